@@ -37,7 +37,7 @@ fn follow(mut watcher: Blocking<Watcher>) -> Result<usize> {
 }
 
 fn main() -> Result<()> {
-    // The embedded server is async: it has a runtime of its own.
+    // The embedded server is async: it has its own runtime.
     let runtime = tokio::runtime::Runtime::new()?;
     let embedded = runtime.block_on(TestingServer::start())?;
     let connect = std::env::var("DOCENT_CONNECT").unwrap_or_else(|_| embedded.connect_string());

@@ -72,6 +72,7 @@
 //! | `tls-aws-lc-rs` | the same with aws-lc-rs. For its build that is validated for FIPS 140-3, let your program depend on `rustls` with the feature `fips`, too |
 //! | `tls-no-provider` | the same with the provider that the program has installed, which the other features prefer, too |
 //! | `tls-platform-roots` | `TlsOptions::with_platform_roots`: certificates that the platform trusts |
+//! | `dns-srv` | connect strings `dns-srv://name`, whose servers are SRV records: [`ConnectString`] |
 //! | `sasl` | SASL authentication by DIGEST-MD5, or by another mechanism, such as Kerberos by `docent-gssapi` |
 //! | `stream` | [`Watcher`] and [`session::States`] as streams of `futures-core` |
 //! | `blocking` | the module [`blocking`](https://docs.rs/docent/latest/docent/blocking): the client and the recipes for programs without async |
@@ -172,8 +173,8 @@ pub use docent_session::{
     ClientInfo, Clock, Config, ConnectString, Connecting, ConnectionState, Credential,
     EnsembleConfig, EnsembleServer, EnsembleTracker, Error, ErrorKind, Host, Instant,
     InvalidConnectString, InvalidEnsembleConfig, Latency, LocalAddress, Metrics, MultiReadResponse,
-    Node, NodePath, OnDrop, Outcome, ReadResult, Reconfig, Response, Runtime, SessionClaim,
-    SessionLease, SessionToken, States, Task, Tcp, TcpOptions, Timer, Transaction,
+    Node, NodePath, OnDrop, Outcome, ReadResult, Reconfig, Response, Runtime, ServerLookup,
+    SessionClaim, SessionLease, SessionToken, States, Task, Tcp, TcpOptions, Timer, Transaction,
     TransactionResponse, TransactionResult, Transport, WatchKind, WatchResponse, WatchedEvent,
     Watcher, WeakClient, WhenFull, children, retry,
 };

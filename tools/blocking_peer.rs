@@ -13,7 +13,6 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 static KEPT: OnceLock<Client> = OnceLock::new();
 
-#[expect(clippy::panic, reason = "one of the ways in which a program ends")]
 fn main() -> Result<()> {
     let mut arguments = env::args().skip(1);
     let mut argument = || arguments.next().ok_or("HOW CONNECT PATH");

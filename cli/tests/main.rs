@@ -1,4 +1,4 @@
-//! The program `docent` as shells and other programs use it. `chaos.rs` has the faults, in a program of its own.
+//! The program `docent` as shells and other programs use it. `chaos.rs` has the faults, in its own program.
 
 #![allow(
     clippy::unwrap_used,

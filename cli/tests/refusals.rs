@@ -25,7 +25,7 @@ fn words(line: &str) -> Vec<&str> {
 
 // Case (Found in docent itself): `--acl digest:bob:secret:r` stored the password in clear, as a
 // hash that matches no user; `superDigest` of `docent serve` did, too.
-// Also: `a_password_is_no_hash`, `what_is_no_setting_and_no_value_is_refused_with_the_reason`.
+// Also: `a_password_is_no_hash`, `invalid_settings_and_values_are_refused_with_the_reason`.
 #[tokio::test]
 async fn invalid_arguments_are_rejected_in_one_line_before_anything_is_done() {
     let (server, file) = (server(), TemporaryFile::new());

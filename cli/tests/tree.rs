@@ -1,4 +1,4 @@
-//! `docent tree`: the lines, the exit codes, and what an outage does to it.
+//! `docent tree`: the lines, the exit codes, and the effects of an outage.
 
 use std::os::unix::process::ExitStatusExt as _;
 

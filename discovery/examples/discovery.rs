@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut events = printers.cache().events();
     printers.initialized().await?;
 
-    // Each in a process of its own, as a rule.
+    // Each in its own process, as a rule.
     let basement = Client::connect(&connect_string).await?;
     let discovery = ServiceDiscovery::new(&basement, SERVICES)?;
     for (id, address) in [("laser", "10.0.0.7"), ("matrix", "10.0.0.8")] {

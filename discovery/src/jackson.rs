@@ -116,7 +116,7 @@ mod tests {
     // Case (Service discovery): the bytes of an instance: escapes, order, nulls; those of any
     // version are read, and no bytes panic.
     // Also: `numbers_have_the_form_of_java`, `an_instance_has_the_bytes_of_curators_serializer`,
-    // `instances_of_every_version_are_read`, `what_is_no_instance_is_refused_with_the_reason`,
+    // `instances_of_every_version_are_read`, `invalid_instances_are_refused_with_the_reason`,
     // `every_instance_is_read_back`, `no_bytes_make_it_panic`.
     #[test]
     fn strings_have_jacksons_escapes() {

@@ -55,7 +55,7 @@
 //! | an unknown principal of the server, clocks that differ, a KDC that is not reachable, an invalid token | the next server is tried; `connect` fails with `ConnectionLoss` and this text at the end of its time |
 //! | the server refuses the ticket | the client ends with `AuthFailed` |
 //!
-//! A request to a KDC blocks, so the steps of an exchange run on a thread of their own: a slow KDC delays no other
+//! A request to a KDC blocks, so the steps of an exchange run on their own thread: a slow KDC delays no other
 //! client, and no task of the runtime. It delays the connection, for which the time of an attempt (the connection timeout
 //! divided by the number of servers) is the limit. A ticket that arrives later is in the cache for the next attempt.
 //!

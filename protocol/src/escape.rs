@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_acts_on_is_escaped_in_text_and_json() {
+    fn control_characters_are_escaped_in_text_and_json() {
         for (character, text, json) in [
             ('\0', r"\0", r"\u0000"),
             ('\n', r"\n", r"\u000a"),

@@ -383,7 +383,7 @@ mod tests {
     // node.
     // Also: `the_path_in_the_reply_to_a_create_is_the_one_asked_for`.
     #[test]
-    fn a_result_without_an_error_has_none_in_its_header() {
+    fn a_successful_result_with_an_error_in_its_header_is_refused() {
         let mut out = Vec::new();
         for (op, is_valid) in [(OpCode::Delete, false), (OpCode::Check, false), (ERROR_TYPE, true)]
         {

@@ -288,7 +288,7 @@ mod tests {
 
     use super::*;
 
-    // Case (Pitfalls of the wire, 14): xids wrap, and 0 is none.
+    // Case (Pitfalls of the wire, 14): xids wrap, and 0 is skipped.
     #[test]
     fn xids_wrap_to_one() {
         for (xid, next) in [(0, 1), (1, 2), (i32::MAX - 1, i32::MAX), (i32::MAX, 1), (-8, 1)] {

@@ -32,7 +32,7 @@ pub(crate) async fn unanswered(client: &Client, path: Option<&str>) -> Error {
     }
 }
 
-/// A node at or below the path of a strict mutex that is none of its own.
+/// A foreign node at or below the path of a strict mutex.
 pub(crate) fn foreign_node(path: &str, why: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::ForeignNode, Outcome::NotApplied).with_path(path).with_detail(why)
 }

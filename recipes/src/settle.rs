@@ -13,7 +13,7 @@ use docent_session::{Client, Error, ErrorKind, Node, Outcome, retry::RetryPolicy
 
 use crate::protection::split;
 
-/// Reads what is not older than this call. Sends a transaction (14) of a check of `path` that fails, and `read` behind its
+/// Reads data that is not older than this call. Sends a transaction (14) of a check of `path` that fails, and `read` behind its
 /// reply: in the same session, since a new one may begin on a server that lags behind.
 pub(crate) async fn read_settled<R, F: Future<Output = Result<R, Error>>>(
     client: &Client,

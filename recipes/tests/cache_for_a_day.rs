@@ -28,7 +28,7 @@ async fn client(server: &Arc<TestingServer>) -> Client {
     config.with_session_timeout(Duration::from_secs(6)).connect().await.unwrap()
 }
 
-/// How often the cache was resynced, and the number of other events.
+/// The number of resyncs of the cache, and of other events.
 async fn count(mut events: CacheEvents, counts: watch::Sender<(u64, u64)>) {
     while let Some(event) = events.next().await {
         let is_resynced = matches!(event, CacheEvent::Resynced { .. });

@@ -7,7 +7,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use crate::{
-    Backoff, ConnectString, Credential, Error, ErrorKind, InvalidConnectString, SessionToken,
+    Backoff, ConnectString, Credential, Error, ErrorKind, Host, InvalidConnectString, SessionToken,
     WhenFull, machine::Settings,
 };
 
@@ -88,11 +88,18 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// `InvalidConfig` when the connect string is invalid; the text names the part and the rule.
+    /// `InvalidConfig` when the connect string is invalid; the text names the part and the rule. Also when it is of
+    /// `dns-srv://` without the feature of that name: [`with_connect_string`](Self::with_connect_string) accepts it, for a
+    /// transport that looks up servers by itself.
     pub fn new(connect_string: &str) -> Result<Self, Error> {
-        let connect_string = connect_string
+        let connect_string: ConnectString = connect_string
             .parse()
             .map_err(|error: InvalidConnectString| invalid(&error).caused_by(error))?;
+        if cfg!(not(feature = "dns-srv")) && connect_string.hosts().iter().any(Host::is_dns_srv) {
+            return Err(invalid(format_args!(
+                "{connect_string} requires the feature dns-srv of docent"
+            )));
+        }
         Ok(Self {
             session: Settings::new(connect_string),
             #[cfg(feature = "tokio")]
@@ -525,6 +532,8 @@ mod tests {
             assert!(error.to_string().contains(text), "{error}");
         };
         refused(Config::new("one:0x"), "0x");
+        #[cfg(not(feature = "dns-srv"))]
+        refused(Config::new("dns-srv://zk.example"), "requires the feature dns-srv");
         refused(config().with_max_requests(0), "max_requests is 0");
         refused(config().with_max_pending_bytes(0), "max_pending_bytes is 0");
         refused(config().with_max_reply_bytes(36), "max_reply_bytes is 36");

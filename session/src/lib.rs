@@ -31,6 +31,7 @@
 //! | `tls-aws-lc-rs` | the same with aws-lc-rs. For its build that is validated for FIPS 140-3, let your program depend on `rustls` with the feature `fips`, too |
 //! | `tls-no-provider` | the same with the provider that the program has installed, which the other features prefer, too |
 //! | `tls-platform-roots` | `TlsOptions::with_platform_roots`: certificates that the platform trusts |
+//! | `dns-srv` | connect strings `dns-srv://name`, whose servers are SRV records: [`ConnectString`] |
 //! | `sasl` | authentication by DIGEST-MD5, or by another mechanism |
 //! | `stream` | [`Watcher`] and [`States`] as streams of `futures-core` |
 //! | `metrics` | the counters of [`Metrics`], for the crate `metrics` |
@@ -109,7 +110,7 @@ pub use {
         TransactionResult, WatchResponse, Watcher, WeakClient, children, retry,
     },
     driver::{
-        BlockingWork, ByteStream, Clock, Connecting, LocalAddress, Runtime, Task, Tcp, TcpOptions,
-        Timer, Transport,
+        BlockingWork, ByteStream, Clock, Connecting, LocalAddress, Runtime, ServerLookup, Task,
+        Tcp, TcpOptions, Timer, Transport,
     },
 };

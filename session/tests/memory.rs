@@ -152,7 +152,7 @@ const ROUNDS: usize = 40;
 // Case (Found in docent itself): values and answers kept far more than 64 times their size: read
 // behind a large reply, as a part of a multi, or not looked at (up to 961 times).
 #[test]
-fn what_is_kept_of_answers_keeps_at_most_64_times_its_size() {
+fn values_keep_at_most_64_times_their_size() {
     let mut good = true;
     // The first runtime of a process allocates what every later one shares, such as tokio's table of signals.
     drop(tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap());

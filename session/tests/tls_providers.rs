@@ -1,13 +1,19 @@
-//! A server that speaks TLS alone, by the crypto provider of the features, or by that of the program.
+//! A server that speaks TLS alone, by the crypto provider of the features, and by that of the program.
 //!
-//! `cargo test -p docent-session --features tls-aws-lc-rs --test tls_providers`, and the same with `tls-no-provider`.
+//! By ring in `cargo test`, and by aws-lc-rs in `cargo xtask test`, each with
+//! `cargo test -p docent-session --features tls-aws-lc-rs --test tls_providers`. With `tls-no-provider` there is none.
 
 #![allow(
     clippy::unwrap_used,
     reason = "clippy knows test functions, but not the functions that they call"
 )]
 
-use docent_session::{Config, ErrorKind, TlsOptions, rustls::crypto::CryptoProvider};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use docent_session::{
+    Config, ErrorKind, TlsOptions,
+    rustls::crypto::{CryptoProvider, GetRandomFailed, SecureRandom, ring},
+};
 use docent_testing::{TestingServer, server};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
@@ -24,22 +30,43 @@ fn certificates() -> (String, server::Tls) {
     (roots, server::Tls::new(chain.as_bytes(), key.serialize_pem().as_bytes()).unwrap())
 }
 
-/// The feature decides. Without one, the program must install a provider; the embedded server has one of its own.
+/// The randomness of the program's provider.
+#[derive(Debug)]
+struct Observed;
+
+static IS_USED: AtomicBool = AtomicBool::new(false);
+
+impl SecureRandom for Observed {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), GetRandomFailed> {
+        IS_USED.store(true, Ordering::Relaxed);
+        ring::default_provider().secure_random.fill(bytes)
+    }
+}
+
+async fn speaks(server: &TestingServer, options: &TlsOptions) {
+    let config = Config::new(&server.connect_string()).unwrap();
+    let tls = options.clone().build().unwrap();
+    let client = config.with_transport(tls).connect().await.unwrap();
+    assert!(client.exists("/").await.unwrap().is_some());
+    client.close().await.unwrap();
+}
+
+/// That of the program is preferred, and needed where the features have none. The embedded server has one of its own.
 #[tokio::test]
 async fn a_server_is_spoken_to_by_the_provider_of_the_features_or_of_the_program() {
     let (roots, tls) = certificates();
     let config = server::Config { tls: Some(tls), ..server::Config::default() };
     let server = TestingServer::start_with(config).await.unwrap();
     let options = TlsOptions::new().with_roots(roots.as_bytes());
-    if !cfg!(any(feature = "tls", feature = "tls-aws-lc-rs")) {
+    if cfg!(any(feature = "tls", feature = "tls-aws-lc-rs")) {
+        speaks(&server, &options).await;
+    } else {
         let error = options.clone().build().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig);
         assert!(error.to_string().contains("there is no crypto provider: enable"), "{error}");
-        let provider = docent_session::rustls::crypto::ring::default_provider();
-        CryptoProvider::install_default(provider).unwrap();
     }
-    let config = Config::new(&server.connect_string()).unwrap();
-    let client = config.with_transport(options.build().unwrap()).connect().await.unwrap();
-    assert!(client.exists("/").await.unwrap().is_some());
-    client.close().await.unwrap();
+    let provider = CryptoProvider { secure_random: &Observed, ..ring::default_provider() };
+    CryptoProvider::install_default(provider).unwrap();
+    speaks(&server, &options).await;
+    assert!(IS_USED.load(Ordering::Relaxed));
 }

@@ -61,7 +61,7 @@ const TYPES: [WatcherType; 5] = [
 /// The faults of a scenario, beside watches that come and go and nodes that change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Faults {
-    /// Frames arrive in between; else each request is answered before the next.
+    /// Frames arrive between the requests; otherwise each request is answered before the next.
     pipelined: bool,
     cuts: bool,
     errors: bool,
@@ -168,7 +168,7 @@ struct World {
     rng: Rng,
     connection: Option<ConnectionId>,
     host: Host,
-    /// Whoever changes nodes.
+    /// The client that changes nodes.
     other: ConnectionId,
     up: VecDeque<Vec<u8>>,
     down: VecDeque<Vec<u8>>,
@@ -242,7 +242,7 @@ impl World {
 
     // The wire.
 
-    /// Takes what the machine wants to send, frame by frame.
+    /// Takes the output of the machine, frame by frame.
     fn collect_up(&mut self) {
         let mut out = Vec::new();
         self.machine.poll_transmit(self.instant(), &mut out);
@@ -303,7 +303,7 @@ impl World {
         true
     }
 
-    /// Takes what the machine has to say.
+    /// Takes the events and replies of the machine.
     fn hear(&mut self) {
         while let Some(event) = self.machine.poll_event() {
             match event {
@@ -324,7 +324,7 @@ impl World {
         let watches = err.is_none() || (kind == WatchKind::Exist && err == Some(ErrorKind::NoNode));
         if !watches {
             self.watchers.remove(&token);
-            // As the handle does whose request has failed.
+            // Forgets the watch, as the handle of a failed request does.
             let now = self.instant();
             self.machine.cancel_watch(path, &token, || now);
             return self.note(format_args!("  {token} failed: {err:?}"));
@@ -387,7 +387,7 @@ impl World {
         }
     }
 
-    // What happens.
+    // The steps of a scenario.
 
     fn token(&mut self) -> u32 {
         self.tokens += 1;
@@ -657,7 +657,7 @@ fn encoded(record: &impl Encode) -> Vec<u8> {
     out
 }
 
-/// Connects whoever changes nodes, without a machine.
+/// Connects the client that changes nodes, without a machine.
 fn connect(server: &mut Ensemble) -> ConnectionId {
     let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let id = server.handle_connect(Duration::ZERO, 0, peer).unwrap();
@@ -684,7 +684,7 @@ fn play(seed: u64, is_logged: bool) -> u64 {
             world.step();
         }
         world.check();
-        // Whoever is deaf now would not have heard of these.
+        // A watcher whose watch is lost would receive no event of these.
         for _ in 0..6 {
             world.change();
         }

@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{Error, ErrorKind, Host, LocalAddress, Runtime, Task, Timer, Transport};
 
-/// A runtime on a thread of its own. The thread ends when this value is dropped: the client and its driver share it, so
+/// A runtime on its own thread. The thread ends when this value is dropped: the client and its driver share it, so
 /// the session is closed by then.
 pub(super) struct OwnThread {
     handle: Handle,

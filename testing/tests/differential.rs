@@ -3,7 +3,7 @@
 //!
 //! `DOCENT_TEST_CONNECT=host:port` names the real server; `DOCENT_TEST_SEQUENCES` how many sequences
 //! (default 200), `DOCENT_TEST_SEED` the first seed (default 1). A difference is reported with its seed.
-//! It must show three times: a real server reaps containers when it likes.
+//! A difference must occur three times: a real server removes containers at any time.
 //!
 //! Accepted differences, which the generator or the comparison leaves out, each with its reason:
 //!
@@ -85,7 +85,7 @@ fn first_difference(expected: &[String], actual: &[String]) -> Option<String> {
     Some(text)
 }
 
-/// A small generator, the same everywhere.
+/// A small random generator with the same numbers on every platform.
 struct Random(u64);
 
 impl Random {
@@ -204,7 +204,7 @@ impl World {
         let at = random.below(SESSIONS);
         match random.below(40) {
             0 => {
-                // The connection goes, the session stays.
+                // The connection ends, the session stays.
                 let (id, passwd) = (self.sessions[at].session_id, self.sessions[at].passwd.clone());
                 self.lines.push(format!("s{at} reattach"));
                 self.attach(at, id, &passwd).await;
@@ -213,7 +213,7 @@ impl World {
                 self.call(at, OpCode::CloseSession, &[]).await;
             }
             2 => {
-                // Somebody else attaches to the session: the old connection ends.
+                // Another connection resumes the session: the old connection ends.
                 let (id, passwd) = (self.sessions[at].session_id, self.sessions[at].passwd.clone());
                 let wrong = random.one_in(2);
                 let passwd = if wrong { vec![1; 16] } else { passwd };
@@ -251,7 +251,7 @@ impl World {
         self.sessions[at] = raw;
     }
 
-    /// Sends a request, and notes all that everybody hears because of it.
+    /// Sends a request, and records the frames that all sessions receive because of it.
     async fn call(&mut self, at: usize, op: OpCode, body: &[u8]) {
         let shown = match Request::decode(op, &mut Reader::new(body)) {
             Ok(Request::SetWatches(r)) => format!(
@@ -428,9 +428,9 @@ impl World {
         std::mem::take(&mut self.lines).into_iter().map(rank).collect()
     }
 
-    /// A zxid the server has said, or nonsense.
+    /// A zxid from the server, or an arbitrary number.
     fn some_zxid(&self, random: &mut Random) -> i64 {
-        // Draws the same number of random numbers whatever was said.
+        // The number of random numbers drawn does not depend on the replies.
         let (at, nonsense) = (random.next(), random.one_in(6));
         let said = self.zxids.clone();
         let mut distinct = said;

@@ -1,4 +1,4 @@
-//! Clients that are not ours, unchanged, on the embedded server: Java's command line, Curator's recipes,
+//! Unchanged third-party clients on the embedded server: Java's command line, Curator's recipes,
 //! kazoo's.
 //!
 //! They need Debian's `libzookeeper-java` and `libcurator-*-java` with a JDK, and a Python with kazoo
@@ -13,7 +13,7 @@ use docent_testing::{
 };
 use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
 
-/// How long a program may run.
+/// The time limit of a program.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 const JARS: &[&str] = &[
@@ -38,7 +38,7 @@ async fn run(command: &mut Command, input: &str) -> (bool, String) {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.kill_on_drop(true).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // A program that reads nothing may be gone already.
+    // A program that reads nothing may have exited already.
     let _ = stdin.write_all(input.as_bytes()).await;
     drop(stdin);
     let output = timeout(DEADLINE, child.wait_with_output()).await.unwrap().unwrap();

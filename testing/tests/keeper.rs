@@ -14,7 +14,7 @@ fn bench(version: Version) -> Bench {
     Bench::new(Config { version, ..Config::default() })
 }
 
-/// ClickHouse Keeper closes the connection behind what it does not know, without a reply (ClickHouse#48141).
+/// ClickHouse Keeper closes the connection after an unknown operation, without a reply (ClickHouse#48141).
 #[test]
 fn a_keeper_closes_the_connection_behind_an_unknown_operation() {
     for (version, unknown) in [

@@ -1,4 +1,4 @@
-//! The server does not run ahead of a client that does not read.
+//! The server limits the output queued for a client that does not read.
 
 use std::time::Duration;
 

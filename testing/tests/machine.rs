@@ -36,7 +36,7 @@ fn delete(path: &str) -> DeleteRequest<'_> {
 
 // Sessions.
 
-/// Its connection is closed silently, its ephemeral node goes, watchers hear of it, and the id is
+/// Its connection is closed silently, its ephemeral node is deleted, watchers are notified, and the id is
 /// dead.
 #[test]
 fn a_silent_session_expires() {
@@ -129,7 +129,7 @@ fn frames_over_the_limit_and_negative_ones_end_the_connection_at_once() {
     assert!(!b.machine.is_closed(a));
 }
 
-// Nodes that go by themselves.
+// Nodes that the server deletes by itself.
 
 #[test]
 fn empty_containers_and_old_ttl_nodes_are_reaped() {
@@ -286,7 +286,7 @@ fn rights_are_those_measured() {
 
 /// Table 13: which clients get a session on a read-only server, and what it may do.
 #[test]
-fn read_only_servers_grant_what_was_measured() {
+fn read_only_servers_grant_the_measured_sessions() {
     for (version, local, granted) in [
         (Version::V3_4, false, true),
         (Version::V3_6, false, true),
@@ -428,7 +428,7 @@ fn without_a_majority_the_rest_is_read_only() {
 // Also: `a_stopped_member_that_no_longer_lags_applies_nothing`,
 // `a_member_restarted_without_a_quorum_applies_nothing`.
 #[test]
-fn a_leader_that_lags_checks_on_what_it_has_ordered() {
+fn a_leader_that_lags_checks_against_its_ordered_writes() {
     let mut b = ensemble();
     let (leader, ..) = b.connect_to(0);
     let (follower, ..) = b.connect_to(1);

@@ -1,6 +1,6 @@
-//! An ensemble that is cut: what its members answer, for how long, and what a client may conclude. Time is virtual.
+//! An ensemble that is cut: the requests its members answer, for how long, and what a client may conclude. Time is virtual.
 //!
-//! What follows from the cuts was measured on three real 3.8.0 servers; `tests/ensemble` in the root crate has cases
+//! The effects of the cuts were measured on three real 3.8.0 servers; `tests/ensemble` in the root crate has cases
 //! on real ones.
 
 use std::time::Duration;
@@ -84,8 +84,8 @@ fn early(first_ping: Duration, cut_after: Duration) -> Duration {
     unreachable!()
 }
 
-/// The node is deleted while its owner goes on getting answers. Real servers with these settings deleted it up to 5.69 s
-/// early; syncLimit, and the longest time for which the leader has not heard of the session, bound it by 7 s.
+/// The node is deleted while its owner still receives replies. Real servers with these settings deleted it up to 5.69 s
+/// early; syncLimit, and the longest time without a report of the session to the leader, bound it by 7 s.
 #[test]
 fn an_isolated_follower_answers_for_a_session_that_the_leader_expires() {
     let phases = [1400, 1450, 1700, 1950].map(ms);
@@ -114,7 +114,7 @@ fn an_isolated_follower_answers_after_the_session_is_gone() {
     assert!(!exists_on(&mut b, 1, "/e"));
 }
 
-/// The leader hears of a follower's clients at its pings, every half tick.
+/// The leader receives the sessions of a follower's clients in reply to its pings, every half tick.
 #[test]
 fn a_follower_reports_its_sessions_every_half_tick() {
     for (cut_at, expires_at) in [(1950, 3000), (2050, 5000)] {
@@ -164,7 +164,7 @@ fn a_leader_that_is_cut_off_answers_reads_and_sync_until_it_steps_down() {
     let (writer, ..) = session(&mut b, 0, 10_000, "/w");
     b.machine.isolate(b.now, 0);
     b.advance(ms(2500));
-    // The others have given it up; it has not noticed yet.
+    // The others no longer follow it; it has not noticed yet.
     assert_eq!((b.machine.leader(), b.machine.role(0)), (Some(1), Role::Leader));
     let (new, ..) = b.connect_to(2);
     assert_eq!(b.set(new, "/x", b"new"), Some(ErrorCode::Ok));
@@ -187,7 +187,7 @@ fn a_leader_that_is_cut_off_answers_reads_and_sync_until_it_steps_down() {
     assert_eq!(b.data(again, "/x"), b"new", "the other write is gone");
 }
 
-/// A change that no majority has accepted takes effect if its leader leads again, long after its client heard of the broken
+/// A change that no majority has accepted takes effect if its leader leads again, long after its client lost the
 /// connection.
 #[test]
 fn a_write_without_a_majority_may_take_effect_later() {
@@ -276,7 +276,7 @@ fn a_handshake_on_an_isolated_follower_waits() {
     assert!(matches!(b.greeting(new), Greeting::Session { .. }));
     assert_eq!(b.greeting(resumed).session().0, session);
     assert_eq!(b.answers(new).len(), 1);
-    // One without a path to the leader ends with the follower's patience.
+    // A handshake without a path to the leader ends when the follower gives up its leader.
     b.machine.isolate(b.now, 1);
     let (id, greeting) = b.greet(1, 0, &[0; 16], Some(false), 0);
     assert_eq!(greeting, Greeting::Silence);
@@ -284,7 +284,7 @@ fn a_handshake_on_an_isolated_follower_waits() {
     assert!(b.machine.is_closed(id));
 }
 
-/// Only what the follower hears is cut: its writes take effect, without a reply, until it gives up.
+/// Only messages to the follower are lost: its writes take effect, without a reply, until it gives up its leader.
 #[test]
 fn a_follower_that_hears_nothing_still_writes() {
     let mut b = ensemble(500, 5);
@@ -300,7 +300,7 @@ fn a_follower_that_hears_nothing_still_writes() {
     assert_eq!(b.machine.role(1), Role::Follower);
 }
 
-/// Only what the follower sends is cut: it applies what others write, and the leader gives it up.
+/// Only messages from the follower are lost: it applies the writes of others, and the leader drops it.
 #[test]
 fn a_follower_that_is_not_heard_still_reads() {
     let mut b = ensemble(500, 5);
@@ -321,7 +321,7 @@ fn a_follower_that_is_not_heard_still_reads() {
     assert!(!exists_on(&mut b, 2, "/x"));
 }
 
-/// A follower that cannot reach the leader is of no use to the leader; one that can is enough.
+/// One follower that reaches the leader is enough for it, whatever becomes of the other one.
 #[test]
 fn a_leader_with_one_of_two_followers_goes_on() {
     let mut b = ensemble(500, 5);
@@ -334,7 +334,7 @@ fn a_leader_with_one_of_two_followers_goes_on() {
     b.advance(ms(5000));
     assert_eq!(b.machine.leader(), None);
     assert!(b.machine.is_closed(id));
-    // The two that the old leader is cut off from.
+    // The two members that the old leader cannot reach.
     b.machine.heal(b.now, 1, 2);
     assert_eq!(b.machine.leader(), None, "one direction is not enough");
     b.machine.heal(b.now, 2, 1);
@@ -342,7 +342,7 @@ fn a_leader_with_one_of_two_followers_goes_on() {
     assert!(exists_on(&mut b, 2, "/x"));
 }
 
-/// A member never follows a leader of an older epoch than it has seen: what the newer one has committed would be lost.
+/// A member never follows a leader of an older epoch than it has seen: the commits of the newer epoch would be lost.
 #[test]
 fn no_client_goes_back_to_an_older_leader() {
     let mut b = ensemble(500, 5);
@@ -361,7 +361,7 @@ fn no_client_goes_back_to_an_older_leader() {
     assert!(exists_on(&mut b, 0, "/new"));
 }
 
-/// A new leader gives every session the timeout of its creation, whatever it was resumed with.
+/// A new leader gives every session the timeout of its creation, whatever timeout resumed it.
 // Case (Found in docent itself): the embedded ensemble: a session resumed with another timeout kept
 // it under a new leader, and a shorter one was ignored.
 // Also: `a_touch_with_a_shorter_timeout_brings_the_expiry_forward`.
@@ -392,7 +392,7 @@ fn a_new_leader_restarts_sessions_with_the_timeout_of_their_creation() {
     assert!(!exists_on(&mut b, 1, "/long"));
 }
 
-/// Even the same leader: each learner reports a session with the timeout of its creation when it applies that.
+/// The same leader does so, too: each learner that applies a session's creation reports it with that timeout.
 #[test]
 fn a_longer_timeout_taken_at_once_is_cut_back() {
     let mut b = ensemble(500, 5);
@@ -450,7 +450,7 @@ fn sync_between_two_writes(
 
 /// A leader commits many changes at once when a follower returns with all of them. A sync is answered between them.
 #[test]
-fn a_sync_is_answered_before_what_was_ordered_after_it() {
+fn a_sync_is_answered_before_later_writes() {
     let mut b = ensemble(500, 5);
     let (id, ..) = b.connect_to(1);
     b.machine.isolate(b.now, 2);
@@ -499,8 +499,8 @@ fn a_leader_that_lags_does_not_catch_up_for_a_sync() {
     assert_eq!(b.exists(clients[0], "/p", false), ErrorCode::Ok);
 }
 
-/// A leader without followers has ordered a create of a session that comes back on a new connection. Whatever that asks
-/// for waits: a search for the node would not find it, and it may still come into being.
+/// A leader without followers has ordered a create of a session that is resumed on a new connection. All its requests
+/// wait: a search for the node would not find it, and the node may still be created.
 ///
 /// Source: `CommitProcessor.pendingRequests`, which is keyed by the session.
 // Case (Found in docent itself): the embedded ensemble: a leader without followers answered a

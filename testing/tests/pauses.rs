@@ -1,4 +1,4 @@
-//! Members that are paused, elections that take their time, and the record of applied changes. Time is virtual.
+//! Members that are paused, elections that take time, and the record of applied changes. Time is virtual.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn a_resumed_leader_answers_its_waiting_clients_from_an_old_tree() {
         // At its next tick it finds that it has no quorum.
         let answers = b.answers(at_leader);
         let read = GetDataReply::decode(&mut Reader::new(&answers[0].body)).unwrap();
-        assert_ne!(read.data, Some(&b"new"[..]), "the answer of a leader that is none any more");
+        assert_ne!(read.data, Some(&b"new"[..]), "the answer of a former leader");
         b.advance(ms(6000));
         assert_eq!(b.machine.role(0), Role::Follower);
         assert_eq!(b.machine.diverging_path(), None);

@@ -86,7 +86,7 @@ fn a_member_that_has_left_counts_no_more() {
     bench.machine.heal_all(bench.now);
     assert_eq!(bench.answers(id).len(), 1);
 
-    // Without the one that has left, all goes on.
+    // Without the member that has left, writes are committed.
     bench.machine.isolate(bench.now, left);
     assert_eq!(bench.create(id, "/v", 0), ErrorCode::Ok);
     // It leads no more, whatever happens to the others.
@@ -134,7 +134,7 @@ fn a_leader_that_lags_steps_down_once_it_has_left() {
     assert!(bench.machine.leader().is_some_and(|next| next != leader));
 }
 
-/// The log of a member that has left keeps the others from no election.
+/// The log of a member that has left prevents no election of the others.
 ///
 /// Source: `FastLeaderElection.validVoter`.
 #[test]

@@ -43,7 +43,7 @@ async fn it_starts_at_once() {
     assert!(best < Duration::from_millis(20), "{best:?}");
 }
 
-/// No connection is accepted, or waits to be, from the return of `stop` on.
+/// After the return of `stop` no connection is accepted or queued.
 #[tokio::test]
 async fn a_stopped_server_refuses_connections_at_once() {
     let server = TestingServer::start().await.unwrap();
@@ -64,7 +64,7 @@ async fn a_stopped_server_refuses_connections_at_once() {
     }
 }
 
-/// What a line begins with, up to where its value does, and how many lines begin so.
+/// The beginning of a line, up to its value, and the number of lines that begin so.
 fn names<'a>(text: &'a str, end: &str) -> Vec<&'a str> {
     text.lines().filter_map(|line| Some(line.split_once(end)?.0)).collect()
 }
@@ -292,7 +292,7 @@ async fn memory_is_as_good_as_a_socket() {
     assert_eq!(text, "imok");
 }
 
-/// A follower takes over; a client goes on with its session at another member.
+/// A follower takes over; a client continues its session at another member.
 #[tokio::test]
 async fn a_cluster_survives_its_leader() {
     let cluster = TestingCluster::start(3).await.unwrap();

@@ -128,7 +128,7 @@ async fn held_connections_are_silent_and_go_on() {
         let mut raw = Raw::connect(&a.connect_string()).await;
         a.stall();
         let xid = raw.send(&exists("/")).await;
-        // The request has been seen and goes nowhere: no reply can have passed.
+        // The tap has the request and does not forward it, so no reply can have passed.
         tap.wait_for(DEADLINE, |record| record.is_request(OpCode::Exists)).await.unwrap();
         assert!(!tap.trace().iter().any(|record| record.is_reply(OpCode::Exists)));
         a.resume();

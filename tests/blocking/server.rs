@@ -1,4 +1,4 @@
-//! A server for tests without async: it runs in a runtime of its own.
+//! A server for tests without async: it runs in its own runtime.
 
 use std::{future::Future, time::Duration};
 

@@ -11,7 +11,7 @@ use crate::{
 
 on_both_servers! {
     a_tree_is_loaded_and_followed
-    a_filter_leaves_out_nodes_and_what_is_below
+    a_filter_leaves_out_nodes_and_their_descendants
     a_slow_reader_receives_a_snapshot_and_delays_nothing
     a_snapshot_and_its_events_fit
     a_dropped_cache_removes_its_watch
@@ -46,7 +46,7 @@ mod versions {
 
     in_all_versions! {
         a_tree_is_loaded_and_followed
-        a_filter_leaves_out_nodes_and_what_is_below
+        a_filter_leaves_out_nodes_and_their_descendants
         a_closed_cache_is_empty
         a_new_session_resyncs_by_identity
         own_writes_become_events
@@ -98,7 +98,7 @@ async fn a_tree_is_loaded_and_followed(fixture: Fixture) {
     lists(&cache, &path, &[" 1 root", "/a 0 A", "/b 0 B", "/n 0 N", "/n/k 0 K"]).await;
 }
 
-async fn a_filter_leaves_out_nodes_and_what_is_below(fixture: Fixture) {
+async fn a_filter_leaves_out_nodes_and_their_descendants(fixture: Fixture) {
     let (observer, path) = populated(&fixture).await;
     let (a, _tap) = fixture.client("A").await;
     let options = CacheOptions::default().with_filter(|path| !path.ends_with("/b"));

@@ -22,7 +22,7 @@ on_both_servers! {
     the_reads_in_flight_are_limited
     a_limit_of_the_client_delays_the_load
     a_node_is_reported_after_its_parent
-    the_first_load_includes_what_an_event_has_begun
+    the_first_load_includes_the_reads_that_an_event_has_caused
     a_listing_over_the_packet_limit_is_reported_once
     fifty_caches_leave_no_watch
 }
@@ -142,7 +142,7 @@ async fn a_node_is_reported_after_its_parent(fixture: Fixture) {
 /// An event of a node whose parent is being read: its descendants belong to the first load all the same.
 // Case (Found in docent itself): a cache was initialized before the nodes below one that an event
 // had made known were read.
-async fn the_first_load_includes_what_an_event_has_begun(fixture: Fixture) {
+async fn the_first_load_includes_the_reads_that_an_event_has_caused(fixture: Fixture) {
     let (observer, path) = nested(&fixture).await;
     let (a, _tap) = fixture.client("A").await;
     fixture.tap.inject(Fault::delay_reply(OpCode::GetData, ms(500)).of("A").nth(2));

@@ -24,7 +24,7 @@ async fn snapshot(client: &Client, path: &str) -> Vec<CachedNode> {
     cache.snapshot()
 }
 
-/// The cache would never update nodes that are outside of it.
+/// A cache never updates nodes outside its tree, so it must not begin with them.
 // Case (Found in docent itself): initial nodes that a cache does not hold (deeper ones, other
 // paths, those that its filter rejects) were shown for ever, and never updated.
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn initial_nodes_that_the_cache_does_not_hold_are_left_out() {
     assert!(matches!(first, Some(CacheEvent::Initialized { len: 2 })), "{first:?}");
 }
 
-/// A cache with data that begins with the nodes of one without data has to get them.
+/// A cache with data reads the data that its initial nodes lack.
 // Case (Found in docent itself): a cache with data that began with nodes of one without data had
 // none of unchanged nodes.
 #[tokio::test]

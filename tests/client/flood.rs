@@ -140,7 +140,7 @@ async fn sleep_beside_the_flood(runtime: impl docent::Runtime) -> Duration {
     begin.elapsed()
 }
 
-/// Runs a program on a thread of its own: if it starves, no timeout of its runtime passes.
+/// Runs a program on its own thread: if it starves, no timeout of its runtime passes.
 #[track_caller]
 fn assert_in_time(program: impl FnOnce() -> Duration + Send + 'static) {
     let (sender, result) = std::sync::mpsc::channel();

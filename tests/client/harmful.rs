@@ -55,7 +55,7 @@ async fn a_write_that_stops_a_server_is_not_sent() {
         refused(client.set_data(STATS, data, None).await, OpCode::SetData, STATS);
         refused(client.set_data(LIMITS, data, None).await, OpCode::SetData, LIMITS);
     }
-    // Below a chroot, and as operations.
+    // The same writes below a chroot, and as operations.
     let below = client.with_chroot("/zookeeper/quota").unwrap();
     let path = "/zookeeper_limits";
     refused(below.create(path, NUMBERS, mode).await, OpCode::Create, path);

@@ -1,13 +1,5 @@
 //! The client on servers: each operation, many clients at once, TLS and SASL.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "clippy knows test functions, but not the functions that they call"
-)]
-
 extern crate docent_tests as support;
 
 mod conformance;

@@ -1,4 +1,4 @@
-//! Servers of every version: what one lacks is found out once in a session, refused with the version that it requires, and
+//! Servers of every version: a missing operation is detected once in a session, refused with the version it requires, and
 //! replaced where that is possible.
 
 use docent::{
@@ -67,7 +67,7 @@ fn sent(fixture: &Fixture, op: OpCode) -> usize {
 }
 
 #[tokio::test]
-async fn each_version_is_asked_once_for_what_it_lacks() {
+async fn a_missing_operation_is_sent_once_to_each_version() {
     for version in Version::ALL {
         for (op, since, requires) in OPERATIONS {
             let fixture = fixture(version).await;
@@ -96,7 +96,7 @@ async fn each_version_is_asked_once_for_what_it_lacks() {
     }
 }
 
-/// One refusal says it of the operations that came later.
+/// One refusal also shows that the operations of later versions are missing.
 #[tokio::test]
 async fn later_operations_are_not_sent_at_all() {
     for version in [Version::V3_4, Version::V3_5] {

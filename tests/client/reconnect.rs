@@ -1,4 +1,4 @@
-//! Many at once: clients that come back together, watches that are set again together. On the embedded
+//! Many clients that reconnect at once, and many watches that are set again at once. On the embedded
 //! server, and the watches on a real one too.
 
 use std::io;
@@ -83,7 +83,7 @@ async fn a_thousand_clients_come_back_without_a_stampede() {
 /// As many as a large cache has.
 const WATCHES: usize = 50_000;
 
-/// One-shot watches of nodes that are not there, and what becomes of a few of them after `restart`.
+/// One-shot watches of missing nodes, and the events of a few of them after `restart`.
 async fn watches_survive(connect: &str, restart: impl AsyncFnOnce()) {
     let config = Config::new(connect).unwrap().with_session_timeout(Duration::from_secs(40));
     let client = within_deadline("a client", config.connect()).await.unwrap();
@@ -163,7 +163,7 @@ async fn watches_survive_reconnects_to_an_overloaded_server() {
     for number in 0..NODES {
         unthrottled(async || {
             let created = other.create(&path(number), b"", CreateMode::Persistent);
-            // It may exist: the reply to the create before was lost.
+            // The node may exist: the reply to the create before was lost.
             created.allow(docent::ErrorKind::NodeExists).await
         })
         .await;

@@ -131,7 +131,7 @@ async fn a_server_that_requires_sasl_accepts_clients_with_it() {
 
         fixture.assert_refused("bob", "wrong", "refused the SASL user or password").await;
 
-        // Has a session, but no more: its first request, or its first ping, is the last.
+        // The client has a session until its first request or ping, which the server refuses.
         let anonymous = fixture.connect_anonymously().await.unwrap();
         let error = within_deadline("a refusal", anonymous.get_data(&path)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::SessionClosedRequireSaslAuth, "{error}");
@@ -141,7 +141,7 @@ async fn a_server_that_requires_sasl_accepts_clients_with_it() {
     }
 }
 
-/// `allowSaslFailedClients`: the server would go on with a client that has proved nothing.
+/// With `allowSaslFailedClients` the server would serve a client without authentication.
 #[tokio::test]
 async fn a_wrong_password_fails_on_a_server_that_accepts_all_clients() {
     let Some(fixture) = Fixture::start(&[("allowSaslFailedClients", "true")]).await else { return };

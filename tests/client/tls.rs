@@ -145,7 +145,7 @@ async fn a_certificate_must_be_for_the_server_unless_one_says_otherwise() {
     fixture.connect(named).await.unwrap();
     let any = fixture.options().without_name_verification().build().unwrap();
     fixture.connect(any).await.unwrap();
-    // Any name, not anybody.
+    // Every host name is accepted, but not every certificate authority.
     let stranger = TlsOptions::new()
         .with_roots(Authority::named("a stranger").pem.as_bytes())
         .without_name_verification()

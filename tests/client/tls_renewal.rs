@@ -1,4 +1,4 @@
-//! TLS that lives long: renewed files, revoked certificates, a verifier of the application, a transport below TLS.
+//! TLS of long-lived clients: renewed files, revoked certificates, a custom verifier, a transport below TLS.
 
 use std::{
     fs,
@@ -93,7 +93,7 @@ async fn renewed_files_are_used_by_the_next_connection_of_the_same_session() {
     tls.replace(&tls_of(&new, &new));
     reconnect(&server, &client, Some(&|| drop(write_client(&new)))).await;
 
-    // A file that is only half written, or away: the last valid texts stay in use.
+    // While a file is half written or missing, the last valid text stays in use.
     write("ca.pem", "-----BEGIN CERTIFICATE-----\n");
     reconnect(&server, &client, None).await;
     fs::remove_file(roots).unwrap();

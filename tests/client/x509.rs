@@ -70,11 +70,14 @@ fn subjects() -> Vec<(DistinguishedName, &'static str)> {
         (common_name(DnValue::PrintableString("p".try_into().unwrap())), "CN=p"),
         (common_name(DnValue::Ia5String("i@i".try_into().unwrap())), "CN=i@i"),
         (common_name(DnValue::TeletexString("t".try_into().unwrap())), "CN=t"),
-        // Java reads the two bytes of each character as UTF-8, and has no text for UTF-32.
-        (common_name(DnValue::BmpString("aé".try_into().unwrap())), "CN=\\00a\\00\u{FFFD}"),
+        (common_name(DnValue::BmpString("aé".try_into().unwrap())), "CN=aé"),
+        // Java has no text for UTF-32.
         (common_name(DnValue::UniversalString("a".try_into().unwrap())), "CN=#1c0400000061"),
     ]
 }
+
+/// `CN=aé` as a BMPString, whose bytes a JDK before 17.0.21 reads as UTF-8.
+const OF_OLDER_JAVA: &str = "CN=\\00a\\00\u{FFFD}";
 
 /// Ids of ACLs, and whether a real 3.8.0 accepts them.
 const IDS: &[(&str, bool)] = &[
@@ -112,7 +115,7 @@ fn is<T: std::fmt::Debug>(result: Result<T, docent::Error>, kind: ErrorKind, of:
     assert_eq!(result.unwrap_err().kind(), kind, "{of}");
 }
 
-/// What holds on every server that requires client certificates.
+/// Rules of every server that requires client certificates.
 async fn certificates_are_identities(servers: &str, authority: &Authority) {
     let bob = connect(servers, authority, &authority.identify("bob", &[])).await;
     for (number, (subject, expected)) in subjects().into_iter().enumerate() {
@@ -120,6 +123,8 @@ async fn certificates_are_identities(servers: &str, authority: &Authority) {
         let ids = client.who_am_i().await.unwrap();
         let mut ids: Vec<_> = ids.iter().map(|id| (&*id.auth_scheme, &*id.user)).collect();
         ids.sort_unstable();
+        let is_of_older_java = expected == "CN=aé" && ids.contains(&("x509", OF_OLDER_JAVA));
+        let expected = if is_of_older_java { OF_OLDER_JAVA } else { expected };
         assert_eq!(ids, [("ip", "127.0.0.1"), ("x509", expected)]);
 
         // Its node belongs to it alone, whether the ACL is of the scheme `auth` or names the subject.

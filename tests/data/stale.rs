@@ -1,4 +1,4 @@
-//! Barriers on servers that show an old tree: a lagging follower, and a leader that has commits to apply.
+//! Barriers on servers with an old tree: a lagging follower, and a leader that has not applied its commits.
 
 use docent::Client;
 use docent_testing::TestingCluster;

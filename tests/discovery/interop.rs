@@ -81,7 +81,7 @@ async fn the_bytes_of_curators_instances_are_docents() {
     curator.close().await;
 }
 
-/// Curator makes of docent's payloads what they are, and writes the same bytes again.
+/// Curator reads docent's payloads as the same values, and writes the same bytes again.
 #[tokio::test]
 async fn curator_reads_docents_instances() {
     let Some((fixture, curator)) = with_curator().await else { return };
@@ -192,7 +192,7 @@ async fn both_sides_keep_what_an_operator_writes() {
 
 /// The second column of the table that the serializer is tested with.
 #[tokio::test]
-async fn the_table_says_what_curator_reads() {
+async fn curator_reads_the_rows_of_the_table() {
     let Some((fixture, curator)) = with_curator().await else { return };
     let disc = format!("disc:{}", fixture.path);
     curator.ask(format!("dopen {disc} new")).await.ok();
@@ -228,7 +228,7 @@ async fn providers_of_both_sides_use_the_instances_of_both() {
         curator.ask(format!("{command} disc:{base} {rest}")).await.ok().to_owned()
     };
     curator.ask(format!("dopen disc:{base} new")).await.ok();
-    // Without instances yet: docent's cache needs no node, Curator's creates it.
+    // There are no instances yet: docent's cache needs no node, Curator's creates it.
     let provider = discovery.service_provider("web").unwrap();
     within_deadline("the load", provider.initialized()).await.unwrap();
     assert_eq!(ask("scstart", "web").await, "0");

@@ -1,14 +1,6 @@
 //! Tests of service discovery, on the embedded server and on a real one where it can be. Cn: the defects of Curator in
 //! `docs/CURATOR.md`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "clippy knows test functions, but not the functions that they call"
-)]
-
 #[macro_use]
 extern crate docent_tests as support;
 

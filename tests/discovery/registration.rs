@@ -106,7 +106,7 @@ async fn permanent_instances_survive_the_close_and_static_ones_do_not(fixture: F
     assert_eq!(stat(&a, &node(&fixture, "p")).await.czxid, before);
     done("the end", second.unregister("web", "p")).await;
     finds(&second, &[]).await;
-    // Dropped, it stays too.
+    // The instance stays after the drop, too.
     done("the registration", second.register(permanent)).await;
     let path = second.path("web", "p").unwrap();
     drop(second);
@@ -198,19 +198,25 @@ async fn wrong_arguments_are_refused_before_anything_is_sent() {
     assert!(ids[0] != ids[1] && ids[0].len() == 36);
 }
 
+/// A discovery whose registration of `i1` was refused by the ACL of its service, and the path of this node.
+async fn refused(fixture: &Fixture, client: &Client) -> (ServiceDiscovery, String) {
+    fixture.create_path(client).await;
+    let parent = format!("{}/web", fixture.path);
+    let read = [docent::Acl::new(docent::Perms::READ, "world", "anyone")];
+    client.create_with_acl(&parent, b"", CreateMode::Persistent, &read).await.unwrap();
+    let discovery = discovery(fixture, client);
+    let refused = within_deadline("an error", discovery.register(web("i1", 1))).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoAuth);
+    (discovery, parent)
+}
+
 /// An instance whose registration was refused is tried again by the next call.
 #[tokio::test]
 async fn a_refused_registration_is_tried_again() {
     let fixture = Fixture::embedded().await;
     let (a, _tap) = fixture.client("A").await;
-    fixture.create_path(&a).await;
-    let parent = format!("{}/web", fixture.path);
-    let read = [docent::Acl::new(docent::Perms::READ, "world", "anyone")];
-    a.create_with_acl(&parent, b"", CreateMode::Persistent, &read).await.unwrap();
-    let discovery = discovery(&fixture, &a);
-    let refused = within_deadline("an error", discovery.register(web("i1", 1))).await;
-    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoAuth);
-    // What is written is decided by the order of the calls, not by that of the waits.
+    let (discovery, parent) = refused(&fixture, &a).await;
+    // The order of the calls decides which data is written, not the order of the waits.
     let late = discovery.register(web("i1", 1));
     drop(discovery.update(web("i1", 2)));
     let refused = within_deadline("an error", late).await;
@@ -220,20 +226,14 @@ async fn a_refused_registration_is_tried_again() {
     finds(&discovery, &["i1:2"]).await;
 }
 
-/// A future that is not polled in time does not bring back what was wanted before.
+/// A future that is polled late does not write its older data.
 // Case (Found in docent itself): discovery: the future of a repeated registration, polled late,
 // wrote its bytes over those of a later update.
 #[tokio::test]
 async fn a_late_wait_writes_nothing() {
     let fixture = Fixture::embedded().await;
     let (a, tap) = fixture.client("A").await;
-    fixture.create_path(&a).await;
-    let parent = format!("{}/web", fixture.path);
-    let read = [docent::Acl::new(docent::Perms::READ, "world", "anyone")];
-    a.create_with_acl(&parent, b"", CreateMode::Persistent, &read).await.unwrap();
-    let discovery = discovery(&fixture, &a);
-    let refused = within_deadline("an error", discovery.register(web("i1", 1))).await;
-    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoAuth);
+    let (discovery, parent) = refused(&fixture, &a).await;
     let late = discovery.register(web("i1", 1));
     let refused = within_deadline("an error", discovery.update(web("i1", 2))).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoAuth);

@@ -52,7 +52,7 @@ async fn a_cache_follows_the_instances_of_its_service(fixture: Fixture) {
     expect(&mut events, &["initialized 0"]).await;
     done("the registration", ours.register(web("i1", 80))).await;
     expect(&mut events, &["added i1:80"]).await;
-    // The list is never behind an event that was seen.
+    // The list contains the change of each event that was delivered.
     assert_eq!(listed(&cache), ["i1:80"]);
     done("the update", ours.update(web("i1", 81))).await;
     expect(&mut events, &["changed i1:81 was i1:80"]).await;

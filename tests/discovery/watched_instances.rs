@@ -24,7 +24,7 @@ async fn adopted(events: &mut NodeEvents) -> String {
     }
 }
 
-/// The form of the instance in its node, once it is another node than that with this `czxid`.
+/// The data of the instance, once its node is not the one with this `czxid`.
 async fn registered_again(client: &Client, path: &str, czxid: i64) -> String {
     let node = eventually("another node", async || {
         let node = client.get_data(path).await.ok()?;
@@ -83,7 +83,7 @@ async fn data_that_is_not_the_instance_is_not_kept(fixture: Fixture) {
     for wrong in ["notjson", "", &ours.replace("i1", "i2"), &ours.replace("web", "x"), &static_type]
     {
         observer.set_data(&path, wrong.as_bytes(), None).await.unwrap();
-        // Behind the write.
+        // This read follows the write.
         let theirs = ours.replace("\"port\":1", "\"port\":2");
         assert_eq!(discovery.instance("web", "i1"), Some(web("i1", 1)), "{wrong}");
         assert_eq!(data(&observer, &path).await, wrong, "it is left");

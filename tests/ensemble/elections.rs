@@ -39,7 +39,7 @@ async fn participants(connect: &str) -> Vec<Peer> {
     peers
 }
 
-/// The only process that says that it leads, and its token; `None` if there is none, or none for long enough.
+/// The only process that reports a leadership, and its token; `None` if no process is the only one for long enough.
 async fn leader(peers: &[Peer]) -> Option<(usize, i64)> {
     let asked: Vec<_> = peers.iter().map(|peer| peer.send("latch leader? L")).collect();
     let mut leaders = Vec::new();
@@ -108,10 +108,10 @@ async fn an_election_outlives_the_leaders_of_its_ensemble() {
         times.push(killed.elapsed());
         ensemble.start_again(member).await;
         if kill % 2 == 1 {
-            // The next kill meets another process.
+            // The next kill hits another process.
             let (who, token) = next_leader(&peers, Instant::now()).await;
             check((who, token));
-            // Silent: there is no event of the end.
+            // The process is killed, so it reports no end of its leadership.
             events_of_all.push((Instant::now(), who, false));
             peers[who].ask("latch close L").await.ok();
             peers[who].ask(format!("latch start L {LATCH} again{kill}")).await.ok();

@@ -13,7 +13,7 @@ use docent::session::{Client, Config};
 use docent::{ConnectionState, CreateMode, EventType, Outcome};
 use xtask::Role;
 
-/// How many writers there are, with one request each under way.
+/// The number of writers, each with one request in flight.
 const WRITERS: usize = 8;
 
 async fn client(connect: &str) -> Client {
@@ -22,7 +22,7 @@ async fn client(connect: &str) -> Client {
     config.connect().await.unwrap()
 }
 
-/// What became of one writer's requests.
+/// The outcomes of one writer's requests.
 #[derive(Debug, Default, Clone, Copy)]
 struct Tally {
     applied: i32,
@@ -39,7 +39,7 @@ struct Load {
     writers: Vec<tokio::task::JoinHandle<Tally>>,
     /// One that is read again after each event of a one-shot watch.
     followers: Vec<tokio::task::JoinHandle<i32>>,
-    /// A node that is changed once, after all that happened.
+    /// A node that is changed once, after all faults.
     bell: String,
     rung: docent::Watcher,
     ephemeral: String,

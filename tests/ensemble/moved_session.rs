@@ -15,7 +15,7 @@ async fn commit(client: &Client) -> Result<(), docent::Error> {
     within_deadline("a transaction", transaction.commit()).await.map(drop)
 }
 
-/// The members are those of these addresses.
+/// The members have these addresses.
 async fn a_moved_session_is_taken_back(members: [String; 2], context: &str) {
     let [first, second] = members.map(|member| Ensemble::config_of(&member));
     let client = first.connect().await.unwrap();

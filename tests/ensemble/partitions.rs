@@ -1,4 +1,4 @@
-//! What a member goes on answering when it hears from no other member, and for how long: the embedded ensemble does as
+//! The requests that an isolated member still answers, and for how long: the embedded ensemble behaves like
 //! a real one.
 
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use docent::{Client, ConnectionState, CreateMode, InterProcessMutex};
 
 const SYNC_LIMIT: u32 = 6;
 
-/// How late a busy machine may be.
+/// The delay of a busy machine.
 const SLACK: Duration = Duration::from_secs(5);
 
 /// A follower answers reads for syncLimit.
@@ -41,7 +41,7 @@ async fn an_isolated_leader_answers_sync(ensemble: Ensemble) {
     });
     let mut last = since;
     while is_connected(&client) {
-        // A sync, not a write: no majority is asked.
+        // A sync requires no majority, unlike a write.
         let synced = within_deadline("an answer", client.sync("/")).await;
         let read = within_deadline("an answer", client.exists("/a")).await;
         if synced.is_err() || read.is_err() {
@@ -63,7 +63,7 @@ fn is_connected(client: &Client) -> bool {
     client.state().borrow().is_some_and(ConnectionState::is_connected)
 }
 
-/// For syncLimit, counted from the last ping or the last tick, and a tick more at a leader.
+/// A follower answers for syncLimit after the last ping or tick, a leader for a tick more.
 #[track_caller]
 fn lasted(time: Duration) {
     eprintln!("answered for {time:?}");

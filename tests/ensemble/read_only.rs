@@ -1,4 +1,4 @@
-//! An ensemble without its majority: what a client may do there, and how it gets away again. On the
+//! An ensemble without its majority: which operations it serves, and how a client leaves it again. On the
 //! embedded cluster, and on a real one.
 
 use std::time::Duration;
@@ -120,10 +120,8 @@ async fn moves_on(client: &Client, local: &SessionLease) {
     client.close().await.unwrap();
 }
 
-/// A server without a majority goes on with a session (3.4 to 3.6), and the majority expires it: what the server
-/// answers keeps no lock.
-#[tokio::test]
-async fn a_hold_ends_by_its_deadline_on_a_read_only_server() {
+/// A cluster whose members keep sessions without a majority, and the settings of a client of read-only servers.
+async fn serving_without_majority() -> (TestingCluster, Config) {
     let settings = server::Config {
         servers: 3,
         version: server::Version::V3_6,
@@ -136,6 +134,14 @@ async fn a_hold_ends_by_its_deadline_on_a_read_only_server() {
         .unwrap()
         .with_session_timeout(Duration::from_secs(2))
         .with_read_only(true);
+    (cluster, config)
+}
+
+/// A server without a majority keeps serving a session (3.4 to 3.6) that the majority expires: replies of such a server
+/// renew no hold.
+#[tokio::test]
+async fn a_hold_ends_by_its_deadline_on_a_read_only_server() {
+    let (cluster, config) = serving_without_majority().await;
     let client = config.connect().await.unwrap();
     let mutex = InterProcessMutex::new(&client, "/lock").unwrap();
     let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
@@ -151,7 +157,7 @@ async fn a_hold_ends_by_its_deadline_on_a_read_only_server() {
     })
     .await;
     assert_eq!(client.session().unwrap().session_id(), lease.session_id(), "the same session");
-    // It answers all the while.
+    // The server answers meanwhile.
     eventually("the end of the hold", async || {
         let _ = client.exists("/lock").await;
         (!guard.is_held()).then_some(())
@@ -175,25 +181,14 @@ async fn a_hold_ends_by_its_deadline_on_a_read_only_server() {
     drop(guard);
 }
 
-/// A participant on a server without a majority does not lead: a leader not beyond its deadline, whatever its policy, and
+/// A participant on a server without a majority does not lead: a leader not beyond its deadline, with any policy, and
 /// no waiter.
 // Case (Leader election and kept nodes): a server without a majority.
 #[tokio::test]
 async fn a_participant_on_a_read_only_server_does_not_lead() {
     use ConnectionStateErrorPolicy::{Session, Standard};
     for policy in [Standard, Session] {
-        let settings = server::Config {
-            servers: 3,
-            version: server::Version::V3_6,
-            tick_time: Duration::from_millis(100),
-            read_only_mode_enabled: true,
-            ..server::Config::default()
-        };
-        let cluster = TestingCluster::start_with(settings).await.unwrap();
-        let config = Config::new(&cluster.connect_string())
-            .unwrap()
-            .with_session_timeout(Duration::from_secs(2))
-            .with_read_only(true);
+        let (cluster, config) = serving_without_majority().await;
         let (a, b) = (config.clone().connect().await.unwrap(), config.connect().await.unwrap());
         let options = LeaderOptions::default().with_error_policy(policy);
         let first = LeaderLatch::start_with(&a, "/election", "a", options.clone()).unwrap();
@@ -237,7 +232,7 @@ async fn select(latches: &[&LeaderLatch]) {
 }
 
 #[tokio::test]
-async fn who_does_not_ask_for_it_waits_for_a_majority() {
+async fn a_client_without_the_option_waits_for_a_majority() {
     let cluster = cluster().await;
     cluster.stop(1);
     cluster.stop(2);

@@ -1,5 +1,5 @@
 //! A session that is resumed while a write of its earlier connection is not committed: its requests wait for that
-//! write, also on another connection. The embedded ensemble does as a real one.
+//! write, also on another connection. The embedded ensemble behaves like a real one.
 
 use crate::ensemble::Ensemble;
 use crate::support::{eventually, within_deadline};

@@ -118,7 +118,7 @@ async fn a_client_leaves_a_server_that_leaves_the_ensemble() {
     assert_eq!(servers(&client), addresses(&cluster, &[0, 1, 2]));
 }
 
-/// C35, and texts that are no configuration: they change nothing, and the next one counts.
+/// C35, and invalid configurations: they change nothing, and the next valid one is applied.
 // Case (Ensembles that change): a configuration that is empty, invalid, or without addresses
 // changes nothing.
 // Also: `a_text_that_is_none_names_the_line_and_the_rule`.

@@ -192,8 +192,13 @@ public final class CuratorPeer {
                 zooKeeper().create(words[2], bytes(words[3]), ZooDefs.Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
                 return "";
             });
-            case "set" -> write(() -> String.valueOf(
-                    zooKeeper().setData(words[2], bytes(words[3]), Integer.parseInt(words[4])).getVersion()));
+            case "set" -> write(() -> {
+                ZooKeeper keeper = zooKeeper();
+                long session = keeper.getSessionId();
+                Stat stat = keeper.setData(words[2], bytes(words[3]), Integer.parseInt(words[4]));
+                boolean isSame = keeper.getSessionId() == session;
+                return state(stat) + " " + (isSame ? Long.toHexString(session) : "-");
+            });
             default -> fenced(words);
         };
     }
@@ -216,7 +221,11 @@ public final class CuratorPeer {
         if (keeper.getSessionId() != session) {
             throw new IllegalStateException("the session has changed");
         }
-        return stat.getVersion() + " " + stat.getMzxid() + " " + Long.toHexString(session) + " " + data;
+        return state(stat) + " " + Long.toHexString(session) + " " + data;
+    }
+
+    private static String state(Stat stat) {
+        return stat.getVersion() + " " + stat.getMzxid();
     }
 
     /** An error says whether the write may have been applied: only a server's refusal says that it was not. */

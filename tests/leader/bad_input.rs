@@ -1,4 +1,4 @@
-//! Invalid input: one error that names it, where the caller waits, and no loop.
+//! Invalid input: the caller receives one error that names it, and no request is repeated in a loop.
 
 use std::{ops::ControlFlow, time::Duration};
 

@@ -57,7 +57,7 @@ async fn a_view_follows_the_group(fixture: Fixture) {
     let (b, _b) = fixture.client("B").await;
     let first = GroupMember::join(&a, &fixture.path, "a", "1").unwrap();
     let mut view = first.view();
-    // Also before the group exists.
+    // The view works before the group exists.
     shows(&mut view, &[("a", "1")]).await;
     let second = GroupMember::join(&b, &fixture.path, "b", "1").unwrap();
     shows(&mut view, &[("a", "1"), ("b", "1")]).await;

@@ -95,7 +95,7 @@ async fn listeners_hear_of_each_change_in_order(fixture: Fixture) {
         let latch = LeaderLatch::start_with(&a, &fixture.path, "a", options).unwrap();
         let mut changes = latch.changes();
         assert!(matches!(next(&mut changes).await, Some(LeadershipChange::Leader(_))));
-        // A late listener hears of the present state.
+        // A late listener is notified of the present state.
         let mut late = latch.changes();
         assert!(matches!(next(&mut late).await, Some(LeadershipChange::Leader(_))));
         latch.close().await.unwrap();
@@ -151,7 +151,7 @@ async fn a_closed_latch_refuses_to_wait(fixture: Fixture) {
     assert_eq!(second.leadership().await.unwrap_err().kind(), ErrorKind::Closed);
     // A second close waits for the same end.
     second.close().await.unwrap();
-    // The end of the client ends the latch, and its listeners hear of it.
+    // The end of the client ends the latch, and its listeners are notified.
     let mut changes = first.changes();
     assert!(matches!(next(&mut changes).await, Some(LeadershipChange::Leader(_))));
     a.close().await.unwrap();
@@ -199,7 +199,7 @@ async fn an_unused_path_has_no_leader(fixture: Fixture) {
     let tap = fixture.tap.client("B").await.unwrap();
     tap.refuse().await.unwrap();
     let config = docent::Config::new(&tap.connect_string()).unwrap();
-    // Without a connection it never joins, and closes at once.
+    // A latch without a connection never joins, and closes at once.
     let latch =
         LeaderLatch::start_with(&config.start(), &fixture.path, "b", LeaderOptions::default());
     within_deadline("the close", latch.unwrap().close()).await.unwrap();

@@ -108,7 +108,7 @@ fn multi(fixture: &Fixture, client: &Client) -> (Arc<dyn InterProcessLock>, [Str
 async fn a_release_is_dropped_at_every_poll(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let mutex = mutex(&fixture, &client);
-    // Not polled at all: the guard is dropped with the future.
+    // The future is dropped before its first poll, and the guard with it.
     drop(mutex.acquire().await.unwrap().release());
     wait_until_settled(&fixture, &client, &[&fixture.path]).await;
     at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {

@@ -70,7 +70,7 @@ async fn a_queue_that_is_full_by_default_refuses_no_clean_up() {
     let dropped = InterProcessMutex::with_options(&client, "/dropped", no_retries()).unwrap();
     let dropped = dropped.acquire().await.unwrap();
     server.stall();
-    // Until the queue is full: a refused call fails at its first poll.
+    // The queue is full once a call is refused, which fails at its first poll.
     let is_refused = |reply: docent::session::Response<_>| {
         let mut reply = pin!(reply);
         let reply = reply.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -104,7 +104,7 @@ async fn a_queue_that_is_full_by_default_refuses_no_clean_up() {
 /// A full queue refuses requests, but accepts those of a clean-up.
 // Case (Found in docent itself): a lock that was given back while the request queue was full kept
 // its node for the session's life: guard, release, waiter, lease, dropped create.
-// Also: `what_gives_something_back_is_taken_by_a_full_queue`.
+// Also: `a_full_queue_accepts_requests_that_clean_up`.
 #[tokio::test]
 async fn a_full_queue_refuses_no_clean_up() {
     for (when_full, way) in [WhenFull::Fail, WhenFull::Wait]

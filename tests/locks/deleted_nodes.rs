@@ -138,7 +138,7 @@ async fn without_a_watch_nothing_is_sent_and_a_deletion_is_not_seen(fixture: Fix
     operator.delete(guard.lock_path(), None).await.unwrap();
     assert!(guard.is_held() && guard.guarded().is_ok());
     assert_eq!(client.metrics().requests, before);
-    // The server knows.
+    // The node is deleted on the server.
     let checked = guard.guarded().unwrap().set_data(&fixture.path, b"", None).commit().await;
     assert_eq!(checked.unwrap_err().kind(), ErrorKind::NoNode);
     // A watch that is set after the deletion: its read finds no node, and leaves no watch.
@@ -196,7 +196,7 @@ async fn a_write_to_the_node_ends_no_hold(fixture: Fixture) {
 async fn a_node_deleted_during_an_outage_ends_the_hold(fixture: Fixture) {
     let (client, tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
-    // 0: the node is deleted. 1: another node takes its place. 2: the watch is set during the outage.
+    // 0: the node is deleted. 1: another node replaces it. 2: the watch is set during the outage.
     for way in 0..3 {
         let guard = mutex(&fixture, &client).acquire().await.unwrap();
         if way != 2 {

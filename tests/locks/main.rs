@@ -3,14 +3,6 @@
 //! Those that are ported from Curator's tests of its lock package have the Java name above them. Rules that a recorded
 //! scenario pins are in `tests/parity`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "clippy knows test functions, but not the functions that they call"
-)]
-
 #[macro_use]
 extern crate docent_tests as support;
 

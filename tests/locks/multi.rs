@@ -46,7 +46,7 @@ async fn all_locks_are_released_although_one_release_fails(fixture: Fixture) {
     }
 }
 
-/// The grace of one second after the deadline is not one second for each lock.
+/// All locks share one grace of one second after the deadline.
 // Case (Found in docent itself): each lock of a timed acquire of several took up to a second behind
 // the deadline.
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn locks_of_two_sessions_of_one_client_are_not_held_together(fixture: Fixt
     let waiting = tokio::spawn(async move { lock.acquire().await });
     let queue = fixture.children(names[1], 2).await;
     tap.kill_session(DEADLINE).await.unwrap();
-    // It queues again, in the next session.
+    // The contender queues again in the next session.
     let observer = fixture.observer().await;
     eventually("another waiter", async || {
         let now = observer.get_children(names[1]).await.unwrap().to_vec();
@@ -202,7 +202,7 @@ async fn guarded_writes_check_every_lock_of_clients_with_other_chroots(fixture: 
     fixture.children(&format!("{}/x", fixture.path), 0).await;
 }
 
-/// As in a thread of Curator. A path that is listed twice is one lock.
+/// A lock that is listed twice is entered twice by one owner, as by a thread in Curator. A path listed twice is one lock.
 // Case (Found in docent itself): the same lock twice in a multi lock waited for itself, and so did
 // a path named twice.
 // Also: `an_owner_reenters_locks_held_outside_the_multi_lock`.
@@ -220,7 +220,7 @@ async fn the_same_lock_twice_is_entered_again(fixture: Fixture) {
         let guard = within_deadline("all", lock.acquire()).await.unwrap();
         assert_eq!(fixture.children(&paths[0], 1).await.len(), 1);
         assert!(lock.is_acquired_in_this_process());
-        // Another acquire is another contender.
+        // A second acquire is a separate contender.
         assert!(lock.acquire_timeout(ms(50)).await.unwrap().is_none());
         assert!(guard.is_held());
         guard.release().await.unwrap();

@@ -20,7 +20,7 @@ on_both_servers! {
     a_missing_chroot_is_named
 }
 
-/// Its node is still in the queue, so the end of the timeout is not the whole truth.
+/// Its node is still in the queue, so the error is not only a timeout.
 async fn a_waiter_that_may_not_delete_its_node_fails(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
@@ -31,7 +31,7 @@ async fn a_waiter_that_may_not_delete_its_node_fails(fixture: Fixture) {
     let error = mutex.acquire_timeout(ms(100)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoAuth, "{error}");
     fixture.children(&fixture.path, 2).await;
-    // The background goes on.
+    // The background repeats the delete.
     fixture.allow_all(&operator, &fixture.path).await;
     fixture.children(&fixture.path, 1).await;
     holder.release().await.unwrap();

@@ -226,7 +226,7 @@ fn nothing_panics_when_the_clients_runtime_has_ended() {
                 client.wait_until_connected(ms(60_000)).await.is_err() || client.ended().is_none()
             }),
         ];
-        // Until each of them waits: the acquires for the node ahead or for a lease, and `lost` for its own node.
+        // Each of them waits: the acquires for the node ahead or for a lease, and `lost` for its own node.
         eventually_blocking("each of them waits", || {
             for future in &mut waiting[..5] {
                 assert!(future.as_mut().poll(&mut cx).is_pending());

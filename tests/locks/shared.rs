@@ -64,7 +64,7 @@ async fn a_value_is_updated_after_a_broken_connection(fixture: Fixture) {
     b.set_data(&fixture.path, b"new", None).await.unwrap();
     tap.accept().await.unwrap();
     within_deadline("the new value", values.wait_for(|value| value.value == "new")).await.unwrap();
-    // Also after the end of the session.
+    // A value is updated after the end of the session, too.
     tap.kill_session(DEADLINE).await.unwrap();
     b.set_data(&fixture.path, b"newer", None).await.unwrap();
     within_deadline("the new value", values.wait_for(|value| value.value == "newer"))
@@ -79,7 +79,7 @@ async fn a_deleted_value_stays_known(fixture: Fixture) {
     let error = value.set_value("y").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoNode);
     assert_eq!(value.value(), "x");
-    // Created again, it is read.
+    // A node that is created again is read.
     let mut values = value.subscribe();
     let path = fixture.path.clone();
     let created = async {
@@ -200,7 +200,7 @@ async fn a_value_deleted_between_its_create_and_its_read_is_created_again(fixtur
     assert_eq!(value.unwrap().value(), "seed");
 }
 
-/// By a close, and by the hand-over of its session.
+/// A close ends the receivers, and so does the hand-over of the session.
 // Case (Found in docent itself): receivers of a shared value or count waited for ever when the
 // client had ended.
 // Also: `the_end_of_the_clients_runtime_ends_the_receivers_of_values`,

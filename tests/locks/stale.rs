@@ -346,7 +346,7 @@ async fn stale_without_expiry() -> (TestingServer, StaleProxy, Fixture, Client, 
     (server, proxy, fixture, client, tap)
 }
 
-/// A search overlooks the node of the earlier session, and the next create finds it there: it is created under another
+/// A search misses the node of the earlier session, and the next create finds it: a node is created under another
 /// name, also without retries left. Before this was fixed, the create failed with `NodeExists`.
 // Case (Found in docent itself): a create that found its name taken by the node of the client's
 // earlier session failed with `NodeExists`; and so did one whose own node two searches did not

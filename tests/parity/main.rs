@@ -1,19 +1,10 @@
 //! docent sends the same requests as Curator: the same operations, paths, flags, data and watches, in the same order.
 //!
-//! Each file below `scenarios` is a scenario: what is played, the frames of Curator that were recorded behind a proxy, and
+//! Each file below `scenarios` is a scenario: its script, the frames of Curator that were recorded behind a proxy, and
 //! which of them docent does not send (`-`) or sends in addition (`+`), with the reasons. `scenarios/README.md` has the
 //! notation; `docs/SCENARIOS.md` lists all scenarios.
 //!
 //! `DOCENT_SCENARIO=07` plays those whose title begins so. `DOCENT_BLESS=1` writes docent's side of the frames again.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "clippy knows test functions, but not the functions that they call"
-)]
 
 mod frames;
 mod play;
@@ -201,7 +192,7 @@ fn every_difference_has_its_reason_in_a_document() {
     }
 }
 
-/// What docs/SCENARIOS.md says of all scenarios.
+/// The head of docs/SCENARIOS.md.
 const HEAD: &str = "# Recorded scenarios
 
 Each was recorded from Curator behind a proxy, and docent plays it (`tests/parity`): the test compares the frames client by

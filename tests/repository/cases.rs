@@ -4,7 +4,7 @@
 //! A case is a comment above its test, or at the head of a scenario of the simulator:
 //!
 //! ```text
-//! // Case (Pitfalls of the wire, 14): xids wrap, and 0 is none.
+//! // Case (Pitfalls of the wire, 14): xids wrap, and 0 is skipped.
 //! // Also: `another_test_of_it`, `D16-double-barrier-two`.
 //! ```
 //!
@@ -40,7 +40,7 @@ const SECTIONS: &[(&str, &str)] = &[
     (
         "Strict mutexes",
         "Without a test: a hand that deletes the record and all nodes below it while the lock is held. The next holder cannot \
-         know of the last one, so users are told not to.",
+         know of the last one, and the documentation forbids it.",
     ),
     ("Contracts of docent lock", ""),
     (
@@ -50,7 +50,7 @@ const SECTIONS: &[(&str, &str)] = &[
     ("Found in docent itself", "Each with the test that failed."),
 ];
 
-/// What `SECTIONS` has no place for.
+/// The text above the first section.
 const HEAD: &str = "# Cases, and the test that covers each
 
 The known failures of ZooKeeper clients, and the tests that cover them here. This file is made from the comments `Case (...)`
@@ -193,7 +193,7 @@ fn every_test_that_the_gaps_of_a_keeper_name_is_there() {
 #[test]
 fn every_test_that_the_way_from_curator_names_is_there() {
     let curator = document("docs/CURATOR.md");
-    // A name of a test is a sentence.
+    // The name of a test is a sentence.
     let is_name = |text: &&str| {
         let is_of_a_function =
             text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
@@ -264,7 +264,7 @@ fn every_name_that_replaces_one_of_another_client_is_public() {
 }
 
 #[test]
-fn every_finding_of_the_simulator_names_what_shows_it() {
+fn every_finding_of_the_simulator_names_its_evidence() {
     let findings = section("docs/SIMULATION.md", "Findings");
     let rows: Vec<_> = findings.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
     assert!(rows.len() > 50, "{} rows: has the form of the table changed?", rows.len());

@@ -1,7 +1,7 @@
-//! The dependencies keep to `deny.toml`: their licences, where they come from, and no version that may be any.
+//! The dependencies satisfy `deny.toml`: licences, sources, and no wildcard versions.
 //!
 //! cargo-deny checks the same file, and the advisories of RustSec, which need a download: `cargo xtask check` runs it if
-//! it is installed. These rules need neither, so that they are checked by every run of the tests.
+//! it is installed. These rules need neither, so every run of the tests checks them.
 
 use std::{collections::BTreeSet, fs, process::Command};
 

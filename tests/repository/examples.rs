@@ -264,7 +264,7 @@ held after the end of the session: false
 ];
 
 #[tokio::test]
-async fn the_tutorial_says_what_happens_and_leaves_nothing() {
+async fn the_tutorial_prints_each_step_and_leaves_nothing() {
     for (name, expected) in TUTORIAL {
         let (text, left) = run(name).await;
         assert_eq!(without_tokens(&text), *expected, "{name}");
@@ -370,7 +370,7 @@ fn without_tokens(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn lock_says_what_is_wrong_with_a_server_that_is_not_there() {
+async fn lock_reports_an_unreachable_server() {
     let nothing = xtask::KeptPort::free().unwrap();
     for (connect, part) in [
         ("nonsense:port".to_owned(), "\"nonsense:port\" has a port that is not a number"),
@@ -419,7 +419,7 @@ async fn peers_answer_commands() {
                 ("cancel mutex:/l#other", "err BadCommand"),
                 ("create /n a", "ok"),
                 ("create /n a", "err NodeExists NotApplied"),
-                ("set /n b -1", "ok 1"),
+                ("set /n b -1", "ok 1 "),
                 ("get /n", "ok 1 "),
                 ("syncget /n", "ok 1 "),
                 ("fencedget /n /l", "ok 1 "),

@@ -1,13 +1,5 @@
 //! The repository itself: its rules, its documents, its examples and its guide.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "clippy knows test functions, but not the functions that they call"
-)]
-
 extern crate docent_tests as support;
 
 mod api;

@@ -73,7 +73,7 @@ fn the_machine_needs_no_runtime() {
     assert_eq!(without_tokio, set(&["bytes", "docent-protocol", "memchr", "nom"]));
 }
 
-/// What makes the embedded server evidence: it cannot see the client's types.
+/// The embedded server is independent evidence, because it cannot see the client's types.
 #[test]
 fn testing_knows_the_protocol_only() {
     let ours: BTreeSet<_> = dependencies("docent-testing", &[])
@@ -96,7 +96,7 @@ fn docent_has_at_most_22_dependencies() {
     }
 }
 
-/// JSON, without the derive macros: the reason why it is a crate of its own.
+/// JSON, without the derive macros: the reason why it is a separate crate.
 #[test]
 fn discovery_adds_json_and_nothing_else() {
     let (with, without) = (dependencies("docent-discovery", &[]), dependencies("docent", &[]));
@@ -117,7 +117,7 @@ fn sasl_brings_a_hash_and_nothing_else() {
     assert!(added.contains("md-5") && added.is_subset(&allowed), "{added:?}");
 }
 
-/// The binding to the Kerberos library: the reason why it is a crate of its own, which a build without C headers leaves
+/// The binding to the Kerberos library: the reason why it is a separate crate, which a build without C headers leaves
 /// out.
 #[test]
 fn gssapi_adds_a_binding_and_is_no_default_member() {
@@ -135,7 +135,7 @@ fn gssapi_adds_a_binding_and_is_no_default_member() {
     }
 }
 
-/// The trait, and nothing else; in `docent` it is there already.
+/// `docent` has this dependency anyway.
 #[test]
 fn streams_bring_their_trait_and_nothing_else() {
     let without = dependencies("docent-session", &[]);
@@ -253,13 +253,13 @@ fn the_feature_tokio_is_a_border_of_folders() {
 // Files.
 
 #[test]
-fn every_source_file_says_what_it_is() {
+fn every_source_file_has_a_header() {
     for (path, text) in all_sources() {
         assert!(text.starts_with("//!"), "{} has no //! header", path.display());
     }
 }
 
-/// An attribute that overrides the compiler says what it saves.
+/// An attribute that overrides the compiler is justified by a measurement.
 #[test]
 fn every_inline_always_has_its_figure() {
     for (path, text) in all_sources() {
@@ -344,7 +344,7 @@ fn prose(file: &str) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Names in prose that look like a file of the repository and are none.
+/// Names in prose that look like a file of the repository, and are not.
 const NAMES_OF_OTHERS: [&str; 3] = ["docs.rs", "ClientCnxn.java", "a/b.rs"];
 
 /// A reader can open what a comment or a document refers to.

@@ -1,4 +1,4 @@
-//! What holders of locks did, as seen from outside, and whether it could be: mutual exclusion and
+//! The holds of locks, as their clients report them, and whether they obey the rules: mutual exclusion and
 //! growing fencing tokens.
 //!
 //! A hold is recorded from the moment its *answer* arrived to the moment before its release was
@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// What else may hold the lock at the same time.
+/// Which other holds may overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Nothing: a mutex, a write lock.
@@ -84,7 +84,7 @@ impl History {
         HoldId(holds.len() - 1)
     }
 
-    /// How many holds there were.
+    /// The number of holds.
     pub fn count(&self) -> usize {
         self.holds.lock().unwrap().len()
     }

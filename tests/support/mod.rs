@@ -2,15 +2,6 @@
 //!
 //! Tests wait for conditions, up to [`DEADLINE`]; nothing sleeps to wait.
 
-#![allow(missing_docs, reason = "no library of users")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "clippy knows test functions, but not the helpers that only they call"
-)]
-
 pub mod certificates;
 pub mod contention;
 pub mod each_lock;
@@ -35,7 +26,7 @@ use docent_testing::tap::TapClient;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a test waits for anything before it fails: far more than a busy machine needs.
+/// The longest wait of a test for any condition: far longer than a busy machine needs.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 pub const fn ms(millis: u64) -> Duration {
@@ -57,7 +48,7 @@ pub fn within_deadline<F: Future>(
     }
 }
 
-/// Asks again and again until the answer is `Some`, and returns its value.
+/// Repeats a check until it returns `Some`, and returns its value.
 pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -65,7 +56,7 @@ pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) 
             return answer;
         }
         assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
-        // The pause between two questions, for what cannot call us back.
+        // The pause between two checks: the condition has no notification.
         sleep(Duration::from_millis(10)).await;
     }
 }

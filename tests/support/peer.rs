@@ -1,7 +1,7 @@
 //! Drives a peer: a process that runs locks and other recipes on command, a line each.
 //!
 //! There are two of them, ours (`tools/recipe_peer.rs`) and its twin around real Curator
-//! (`tests/java/CuratorPeer.java`), and they speak alike, so a test is written once.
+//! (`tests/java/CuratorPeer.java`), with the same commands and replies, so a test is written once.
 //!
 //! ```text
 //! to it:    ID VERB ARGS...
@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 use super::{real, within_deadline};
 
-/// Whose client a peer is.
+/// The client library of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Curator.
@@ -149,7 +149,7 @@ impl Peer {
         self.process.id()
     }
 
-    /// What messages call it.
+    /// Its name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -278,7 +278,7 @@ impl Answer {
     }
 }
 
-/// What a peer answered, and when that arrived.
+/// The answer of a peer, and the time of its arrival.
 #[derive(Debug, Clone)]
 pub struct Reply {
     question: String,

@@ -52,7 +52,7 @@ fn start_embedded() -> String {
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            // No empty container is removed: it would happen once a minute, in the middle of whatever test runs then.
+            // No empty container is removed: the removal, once a minute, would disturb the tests.
             let container_check_interval = std::time::Duration::from_secs(24 * 3600);
             let config =
                 docent_testing::server::Config { container_check_interval, ..Default::default() };
@@ -79,7 +79,7 @@ pub fn java() -> Option<Java> {
 /// Reports and counts that the current test is skipped.
 #[track_caller]
 pub fn skip(reason: &str) {
-    /// A test may ask for two things and miss both, but it is one skipped test.
+    /// A test that lacks two requirements is counted as one skipped test.
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
     let test = current_test();
@@ -97,7 +97,7 @@ pub fn skip(reason: &str) {
 
 /// A path that no other test, run or machine uses: `/docent-test-…/STEM`.
 ///
-/// Its parent is a node of its own as well, so that a test can list the nodes left below it.
+/// Its parent is a separate node as well, so that a test can list the nodes left below it.
 pub fn unique_path(stem: &str) -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
 

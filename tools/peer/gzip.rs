@@ -4,7 +4,6 @@ use std::io::{Read as _, Write as _};
 
 use flate2::{Compression, bufread::GzDecoder, write::GzEncoder};
 
-#[expect(clippy::expect_used, reason = "a write into memory does not fail")]
 pub(crate) fn compress(data: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(data).and_then(|()| encoder.finish()).expect("a write into memory")

@@ -22,7 +22,7 @@ pub(super) fn mode(word: &str) -> Result<CreateMode, Failure> {
     })
 }
 
-/// Answers when a node is there, or its time is up.
+/// Replies once a node exists, or its time limit has passed.
 async fn wait(created: impl Future<Output = Result<(), Error>>, within: Duration) -> Answer {
     match timeout(within, created).await {
         Ok(created) => {

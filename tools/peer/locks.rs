@@ -2,8 +2,8 @@
 //! in an election, and `renewed`, a mutex whose proven bound is renewed every two seconds.
 //!
 //! Handles that differ by `#x` are different owners of one lock object, and `read:P#x` and `write:P#x` are one owner.
-//! `acquire HANDLE [WAIT_MS|- [LEASES]]` waits so long, and acquires so many leases of a semaphore.
-//! `proven HANDLE` says until when a hold is proven, `guarded HANDLE PATH DATA` writes a node while it is held. `cpu` answers with
+//! `acquire HANDLE [WAIT_MS|- [LEASES]]` waits for that time, and acquires that number of leases of a semaphore.
+//! `proven HANDLE` reports the proven bound of a hold, `guarded HANDLE PATH DATA` writes a node while it is held. `cpu` reports
 //! the CPU time, in nanoseconds.
 
 use std::{
@@ -49,7 +49,7 @@ pub(super) const OTHER_VERBS: [&str; 4] = ["cpu", "revoke", "multi", "multirelea
 /// Of `renewed` handles.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What handles share.
+/// The state that handles share.
 #[derive(Default)]
 pub(super) struct Locks {
     /// By kind and path: handles that differ by their suffix share the lock object.
@@ -58,7 +58,7 @@ pub(super) struct Locks {
     read_write: HashMap<String, InterProcessReadWriteLock>,
     /// By lock and suffix.
     owners: HashMap<String, Owner>,
-    /// By handle, what drops the acquire that is running.
+    /// The canceller of the running acquire, by handle.
     running: HashMap<String, Arc<Notify>>,
 }
 
@@ -200,6 +200,11 @@ impl LockObject {
         Ok(Some(text))
     }
 
+    /// The server that the client is connected to; `-` for none.
+    fn server(&self) -> String {
+        self.peer.client.server().map_or_else(|| "-".to_owned(), |server| server.to_string())
+    }
+
     /// The hold to be released. With the last guard of a lock, its hold ends.
     fn last(&mut self) -> Result<Hold, Failure> {
         let hold = self.holds.pop().ok_or_else(not_owner)?;
@@ -211,7 +216,7 @@ impl LockObject {
     }
 
     async fn answer(&mut self, verb: &str, args: &[String]) -> Answer {
-        // Read first: a process that is stopped behind the question answers late.
+        // The clock is read first: a process that is stopped after it answers late, with an early time.
         let now = monotonic_nanos();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let hold = self.holds.last();
@@ -237,7 +242,8 @@ impl LockObject {
             },
             ("held", []) => {
                 let held = hold.is_some_and(Hold::is_held);
-                let time = if *HAS_TIMES { format!(" {now}") } else { String::new() };
+                let time =
+                    if *HAS_TIMES { format!(" {now} {}", self.server()) } else { String::new() };
                 Ok(Some(format!("{held}{time}")))
             }
             ("token", []) => {

@@ -9,7 +9,7 @@
 //! From the environment: `LOCK_PEER_DATA`, what nodes say by default; `LOCK_PEER_LOCK_DATA`, what lock nodes say;
 //! `LOCK_PEER_NAMESPACE`, that of locks; `LOCK_PEER_CONNECTION_MS`, the connection timeout; `LOCK_PEER_OPTIONS`, a list of `no-containers`, `pipelined`, and `direct`: each address is one server. With `LOCK_PEER_TIMES`
 //! each line begins with `@NANOS`, of the machine's monotonic clock when it was written, and the answer to `held` ends with
-//! the time at which the question was taken up.
+//! the time at which the question was taken up, and the server of the client.
 
 mod cache;
 mod command_line;

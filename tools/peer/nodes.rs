@@ -1,11 +1,11 @@
 //! Verbs of single nodes, without retries: plain, synced and fenced reads, and writes.
 //!
-//! `create PATH DATA`; `set PATH DATA VERSION` (`-1`: any), answered with the new version; `get PATH`, `syncget PATH`
+//! `create PATH DATA`; `set PATH DATA VERSION` (`-1`: any), answered with `VERSION MZXID SESSION`; `get PATH`, `syncget PATH`
 //! and `fencedget PATH FENCE`, answered with `VERSION MZXID SESSION DATA`. A fenced read is one behind a write of the
 //! same session to another node, so it is linearizable. SESSION is `-` if the session has changed meanwhile. An error of
 //! a write is `ID err KIND OUTCOME TEXT`, OUTCOME one of `NotApplied` and `Unknown`.
 
-use docent::{Client, CreateMode};
+use docent::{Client, CreateMode, Stat};
 
 use super::{Answer, Failure, done, list};
 
@@ -28,7 +28,7 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
             let version = version.parse().map_err(|_| Failure::command("no version"))?;
             let version = Some(version).filter(|version: &i32| *version >= 0);
             let stat = client.set_data(path, data.as_bytes(), version).await;
-            return Ok(Some(stat.map_err(Failure::of_write)?.version.to_string()));
+            return Ok(Some(state(client, before, &stat.map_err(Failure::of_write)?)));
         }
         ("get", [path]) => client.get_data(path).await?,
         ("syncget", [path]) => {
@@ -49,10 +49,15 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
         }
         _ => return Err(Failure::unknown(verb, &args)),
     };
+    let data = String::from_utf8_lossy(&node.data);
+    Ok(Some(format!("{} {data}", state(client, before, &node.stat))))
+}
+
+/// `VERSION MZXID SESSION`.
+fn state(client: &Client, before: Option<i64>, stat: &Stat) -> String {
     let same = before.filter(|before| session(client) == Some(*before));
     let session = same.map_or_else(|| "-".to_owned(), |id| format!("{id:x}"));
-    let data = String::from_utf8_lossy(&node.data);
-    Ok(Some(format!("{} {} {session} {data}", node.stat.version, node.stat.mzxid)))
+    format!("{} {} {session}", stat.version, stat.mzxid)
 }
 
 fn session(client: &Client) -> Option<i64> {

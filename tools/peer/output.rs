@@ -1,4 +1,4 @@
-//! The lines on standard output, and the clocks that they tell.
+//! The lines on standard output, and the clocks whose times they have.
 
 use std::{env, io::Write as _, process::exit, sync::LazyLock};
 

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use xtask::Result;
 
 use crate::{deny, packages, report::Report, sim};
-use xtask::workspace::{cargo, is_ci, root};
+use xtask::workspace::{cargo_with, is_ci, root};
 
 /// Runs every check, also after one has failed.
 pub(crate) fn run() -> Result<ExitCode> {
@@ -63,12 +63,6 @@ fn checks(has_gssapi: bool) -> Vec<(&'static str, Command)> {
     let clippy = ["clippy", "--workspace", "--locked", "--all-targets", "--", "-D", "warnings"];
     checks.push(("lints of the simulator", in_sim(&clippy)));
     checks
-}
-
-pub(crate) fn cargo_with(arguments: &[&str]) -> Command {
-    let mut command = cargo();
-    command.args(arguments);
-    command
 }
 
 fn lints(has_gssapi: bool) -> Command {

@@ -3,9 +3,8 @@
 //! CI installs cargo-deny. It is not installed here: compiling it takes longer than all other checks. Licences, sources and
 //! versions are also checked by `tests/repository/dependencies.rs`; only the advisories need cargo-deny, and a download.
 
-use xtask::{Result, command::succeeds};
+use xtask::{Result, command::succeeds, workspace::cargo_with};
 
-use crate::check::cargo_with;
 use crate::report::Report;
 
 /// Adds the failed and the skipped checks to the report.

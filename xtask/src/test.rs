@@ -74,6 +74,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
             .collect();
         success &= cargo_test(&on_the_embedded_server(), has_gssapi, environment, &mut summary)?;
     }
+    if arguments.is_empty() {
+        success &= test_aws_lc_rs(&mut summary)?;
+    }
     let mut no_chaos = None;
     if let Some(build) = simulator {
         success &= test_simulator(build, &mut summary)?;
@@ -254,6 +257,15 @@ impl Drop for BackgroundBuild {
             let _ = child.wait();
         }
     }
+}
+
+/// Runs the test of TLS with the other crypto provider, which the workspace is not built with.
+fn test_aws_lc_rs(summary: &mut Summary) -> Result<bool> {
+    println!("xtask: TLS by aws-lc-rs");
+    let options = "test --package docent-session --features tls-aws-lc-rs --test tls_providers";
+    let mut command = cargo();
+    command.args(options.split(' '));
+    run_tests(command, summary)
 }
 
 /// Runs the tests of the simulator, and its default seeds, which count as one test.

@@ -32,6 +32,14 @@ pub fn cargo() -> Command {
     command
 }
 
+/// Cargo with these arguments.
+#[must_use]
+pub fn cargo_with(arguments: &[&str]) -> Command {
+    let mut command = cargo();
+    command.args(arguments);
+    command
+}
+
 /// Builds something in the source tree.
 pub fn build(arguments: &[&str]) -> Result<()> {
     crate::command::run(cargo().args(["build", "--quiet"]).args(arguments).stdin(Stdio::null()))

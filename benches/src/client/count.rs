@@ -4,16 +4,11 @@ use std::{ffi::OsString, process::Command};
 
 use xtask::{Result, TemporaryDirectory, command::succeeds};
 
-use super::{WORKLOADS, Workload, peers::Peer, report::Report};
-
-/// The counts per operation.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Counts {
-    pub(super) instructions: Option<f64>,
-    pub(super) allocations: Option<f64>,
-    pub(super) allocated_bytes: Option<f64>,
-    pub(super) syscalls: Option<f64>,
-}
+use super::{
+    WORKLOADS, Workload,
+    peers::Peer,
+    report::{Counts, Report},
+};
 
 /// Every program runs a fifth of its operations as warm-up before the measured ones.
 const WITH_WARM_UP: f64 = 1.2;

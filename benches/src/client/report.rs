@@ -6,7 +6,6 @@ use xtask::Result;
 
 use super::{
     WORKLOADS,
-    count::Counts,
     peers::{Measurement, Peer},
 };
 use crate::{
@@ -29,6 +28,15 @@ pub(super) struct Report {
     pub(super) kept: BTreeMap<&'static str, Option<f64>>,
     pub(super) scale: Vec<(&'static str, usize, Measurement)>,
     rounds: BTreeMap<(bool, &'static str, &'static str), Vec<Measurement>>,
+}
+
+/// The counts per operation.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub(super) instructions: Option<f64>,
+    pub(super) allocations: Option<f64>,
+    pub(super) allocated_bytes: Option<f64>,
+    pub(super) syscalls: Option<f64>,
 }
 
 /// A limit for a measured value.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use xtask::Result;
 
 use super::{
-    report::{P5, at, field, runs, together},
+    results::{P5, at, field, runs, together},
     speed::{cell, median_of},
 };
 use crate::markdown::number;

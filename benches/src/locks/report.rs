@@ -9,7 +9,7 @@ use xtask::Result;
 use super::{
     choosing,
     faults::FAULTS,
-    results,
+    results::{self, LONGEST, MEDIAN, P5, P99, at, field, runs, together},
     servers::Kind,
     services::{ENTRIES, Entry},
     speed::{cell, median_of},
@@ -40,20 +40,6 @@ pub(crate) fn run() -> Result<()> {
     println!("{} written", path.display());
     Ok(())
 }
-
-pub(super) fn field(name: &'static str) -> impl Fn(&Value) -> Option<f64> {
-    move |line| line[name].as_f64()
-}
-
-/// A quantile of a distribution: every fifth percentile, and the 99th at the end.
-pub(super) fn at(name: &'static str, index: usize) -> impl Fn(&Value) -> Option<f64> {
-    move |line| line[name].get(index)?.as_f64()
-}
-
-pub(super) const P5: usize = 1;
-const MEDIAN: usize = 10;
-const P99: usize = 21;
-const LONGEST: usize = 20;
 
 fn is_missing(speed: &[Value], service: &Entry) -> bool {
     speed.iter().any(|line| line["service"] == service.name && line["missing"] == true)
@@ -215,20 +201,6 @@ fn cost(speed: &[Value]) -> String {
     })
 }
 
-/// The runs of a cell, the latest last.
-pub(super) fn runs<'a>(faults: &'a [Value], fault: &str, service: &str) -> Vec<&'a Value> {
-    let matches = |line: &&Value| line["fault"] == fault && line["service"] == service;
-    faults.iter().filter(matches).collect()
-}
-
-/// A count in all runs of a cell together, as a share of its rounds, in percent.
-pub(super) fn together(runs: &[&Value], name: &str) -> Option<f64> {
-    let valid: Vec<_> = runs.iter().filter(|line| line.get(name).is_some()).collect();
-    let sum = |name: &str| valid.iter().filter_map(|line| line[name].as_f64()).sum::<f64>();
-    let rounds = sum("rounds");
-    (rounds > 0.0).then(|| sum(name) * 100.0 / rounds)
-}
-
 fn fault_tables(faults: &[Value]) -> String {
     let mut text = String::new();
     for fault in &FAULTS {
@@ -289,19 +261,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn violations_of_several_runs_are_counted_together() {
-        let one = json!({ "fault": "none", "service": "etcd", "rounds": 100, "violations": 10 });
-        let two = json!({ "fault": "none", "service": "etcd", "rounds": 300, "violations": 10,
-                          "violations_despite_token": 0 });
-        let other = json!({ "fault": "none", "service": "file", "rounds": 300, "violations": 300 });
-        let lines = [one, two, other];
-        let runs = runs(&lines, "none", "etcd");
-        assert_eq!(together(&runs, "violations"), Some(5.0));
-        assert_eq!(together(&runs, "violations_despite_token"), Some(0.0));
-        assert_eq!(together(&runs, "nothing"), None);
-    }
 
     #[test]
     fn a_missing_server_is_a_row_that_says_so() {

@@ -201,7 +201,7 @@ impl Queue {
     }
 }
 
-/// Contenders that pass one lock around, each with a connection of its own.
+/// Contenders that pass one lock around, each with its own connection.
 async fn handoff<S: Service>(arguments: &Arguments) -> Result<Value> {
     let (length, lock) = (duration(arguments)?, name(arguments).to_owned());
     let contenders: usize = arguments.number("contenders", 8)?;
@@ -274,7 +274,7 @@ async fn contend<S: Service>(service: &S, queue: &Queue, lock: &str) -> Result<(
     Ok(())
 }
 
-/// Cycles of several clients, each on a lock of its own.
+/// Cycles of several clients, each on its own lock.
 async fn throughput<S: Service>(arguments: &Arguments) -> Result<Value> {
     let length = duration(arguments)?;
     let locks: usize = arguments.number("locks", 1)?;

@@ -11,6 +11,7 @@ pub(crate) mod write;
 use std::{
     collections::VecDeque,
     io::{self, Read as _},
+    time::Duration,
 };
 
 use docent::{Client, ErrorKind, Stat};
@@ -114,6 +115,17 @@ impl Hidden {
             others => format!(" (and {others} more)"),
         };
         Err(Failure::new(code, format_args!("not all nodes could be read: {error}{others}")))
+    }
+}
+
+/// Runs a command that prints changes, for a limited time.
+async fn within(
+    limit: Option<Duration>,
+    run: impl Future<Output = CommandResult>,
+) -> CommandResult {
+    match limit {
+        None => run.await,
+        Some(limit) => tokio::time::timeout(limit, run).await.unwrap_or(Ok(exit::NOT_ACQUIRED)),
     }
 }
 

@@ -7,7 +7,7 @@ use docent::{CacheEvent, CacheEvents, CacheOptions, CachedNode, Client, CuratorC
 use docent::{Error, ErrorKind, Outcome};
 use serde_json::json;
 
-use super::{path_object, stat_json, validate_path};
+use super::{path_object, stat_json, validate_path, within};
 use crate::{
     command::Command,
     connect::ServerArgs,
@@ -75,13 +75,7 @@ impl Command for Tree {
     }
 
     async fn run(&self, client: &Client) -> CommandResult {
-        match self.timeout {
-            None => self.follow(client).await,
-            Some(time) => match tokio::time::timeout(time, self.follow(client)).await {
-                Ok(result) => result,
-                Err(_) => Ok(exit::NOT_ACQUIRED),
-            },
-        }
+        within(self.timeout, self.follow(client)).await
     }
 }
 

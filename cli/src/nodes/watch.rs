@@ -6,7 +6,7 @@ use clap::Args;
 use docent::{Client, EventType, protocol::AddWatchMode};
 use serde_json::json;
 
-use super::{path_object, validate_path};
+use super::{path_object, validate_path, within};
 use crate::{
     command::{Command, missing_chroot},
     connect::ServerArgs,
@@ -62,13 +62,7 @@ impl Command for Watch {
     }
 
     async fn run(&self, client: &Client) -> CommandResult {
-        match self.timeout {
-            None => self.watch(client).await,
-            Some(time) => match tokio::time::timeout(time, self.watch(client)).await {
-                Ok(result) => result,
-                Err(_) => Ok(exit::NOT_ACQUIRED),
-            },
-        }
+        within(self.timeout, self.watch(client)).await
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 /// How long a process in the background waits before it tries again to read from its terminal.
 const BACKGROUND: Duration = Duration::from_millis(500);
 
-/// Reads lines in a thread of its own, because a read of standard input cannot be cancelled.
+/// Reads lines in its own thread, because a read of standard input cannot be cancelled.
 pub(super) struct Prompt {
     lines: mpsc::UnboundedReceiver<String>,
     is_visible: bool,

@@ -204,9 +204,9 @@ fn equal_maps_have_equal_bytes() {
 // nesting in a member that is not known, and an absent name or id made an instance unreadable; a
 // member that occurs twice was read if only its last value is valid, and `1e2` as a name became
 // `100.0`.
-// Also: `the_table_says_what_curator_reads`, `bytes_nesting_and_lengths_are_those_of_jackson`.
+// Also: `curator_reads_the_rows_of_the_table`, `bytes_nesting_and_lengths_are_those_of_jackson`.
 #[test]
-fn what_curator_reads_is_read_and_what_it_refuses_is_refused() {
+fn instances_are_read_and_refused_as_by_curator() {
     let serializer = JsonInstanceSerializer::new().with_enabled();
     let defaults = ServiceInstance::new("w", "i").with_registration_time_utc(0);
     let defaults = written::<Value>(serializer, &defaults);
@@ -287,7 +287,7 @@ fn bytes_nesting_and_lengths_are_those_of_jackson() {
 /// Source: `TestJsonInstanceSerializerCompatibility`, and the rules of Jackson.
 // Case (Found in docent itself): discovery: scalars that Jackson converts (a port with a fraction,
 // a type by its number, a boolean in quotes) and a byte order mark made an instance unreadable.
-// Also: `what_is_no_instance_is_refused_with_the_reason`.
+// Also: `invalid_instances_are_refused_with_the_reason`.
 #[test]
 fn instances_of_every_version_are_read() {
     let plain = instance::<Value>();
@@ -328,7 +328,7 @@ fn instances_of_every_version_are_read() {
 }
 
 #[test]
-fn what_is_no_instance_is_refused_with_the_reason() {
+fn invalid_instances_are_refused_with_the_reason() {
     for (json, reason) in [
         ("", "no data"),
         ("notjson", "expected"),

@@ -1,4 +1,4 @@
-//! Each test has a realm of its own, and a process of its own: the Kerberos library takes its settings from the
+//! Each test has its own realm and its own process: the Kerberos library takes its settings from the
 //! environment.
 
 use std::{
@@ -54,7 +54,7 @@ pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Opti
     }
 }
 
-/// Defines tests, each of which runs in a process of its own with the environment of its realm, and this kind of
+/// Defines tests, each of which runs in its own process with the environment of its realm, and this kind of
 /// credential cache: `FILE` for one principal, `DIR` for several.
 macro_rules! in_realms {
     ($cache:literal; $($(#[$attribute:meta])* async fn $name:ident($place:ident) $body:block)*) => {$(

@@ -2,6 +2,7 @@
 //!
 //! Source: `org.apache.curator.framework.recipes.cache`.
 
+mod cache_event;
 mod curator_cache;
 mod engine;
 mod event;
@@ -13,7 +14,8 @@ mod shared;
 mod tree;
 mod updater;
 
+pub use cache_event::CacheEvent;
 pub use curator_cache::{CacheState, CuratorCache};
-pub use event::{CacheEvent, CacheEvents};
+pub use event::CacheEvents;
 pub use node::CachedNode;
 pub use options::CacheOptions;

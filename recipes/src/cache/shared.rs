@@ -10,7 +10,7 @@ use std::{
 use docent_session::{Error, ErrorKind};
 use tokio::sync::{broadcast, watch};
 
-use super::{event::CacheEvent, tree::Tree};
+use super::{cache_event::CacheEvent, tree::Tree};
 
 /// A node that cannot be read or listed.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use super::{
     leadership::Leadership,
     options::{CloseMode, LeaderOptions},
     participant::{Participant, participants},
-    participation::{End, LOCK_NAME, Participation, Status},
+    state::{End, LOCK_NAME, Participation, Status},
 };
 use crate::{base_path::check_base_path, error, namespace::Namespace, node_task::NodeTask, timer};
 

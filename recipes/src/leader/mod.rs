@@ -12,6 +12,7 @@ mod options;
 mod participant;
 mod participation;
 mod place;
+mod state;
 
 pub use leader_latch::{LeaderLatch, LeadershipChange, LeadershipChanges};
 pub use leader_selector::{LeaderSelector, Term};

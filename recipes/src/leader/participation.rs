@@ -1,7 +1,7 @@
 //! The task that takes part in an election for a latch.
 //!
 //! One task owns one participation: it creates the node, waits, leads, and leaves. All other parts of a latch read its
-//! [`Status`] or send it the message to close.
+//! [`Status`](super::state::Status) or send it the message to close.
 //!
 //! | step | frames | Curator |
 //! |---|---|---|
@@ -32,75 +32,24 @@
 use std::{
     future::{Future, poll_fn},
     pin::pin,
-    sync::Arc,
 };
 
-use bytes::Bytes;
 use docent_protocol::CreateMode;
 use docent_session::{Error, ErrorKind, Watcher, retry::RetryPolicy};
-use tokio::sync::watch;
 use tracing::debug;
 
-use super::{leadership::Leadership, options::LeaderOptions, place::Place};
+use super::{
+    place::Place,
+    state::{End, LOCK_NAME, Participation},
+};
 use crate::{
     error,
-    namespace::Namespace,
-    node_task::{NodeTask, Stop},
+    node_task::Stop,
     planted,
     protection::{self, NewNode, OurNode},
     recreate_pause::RecreatePause,
     select::select,
 };
-
-/// The lock name of a latch's nodes, between the GUID and the digits.
-///
-/// Source: `LeaderLatch.LOCK_NAME`.
-pub(super) const LOCK_NAME: &str = "latch-";
-
-/// What a latch shows of its participation.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Status {
-    /// The leadership that has begun and whose end the task has not yet noticed.
-    pub(super) leadership: Option<Leadership>,
-    /// Set once, by a close, before it ends the leadership: none begins after it.
-    pub(super) resigns: bool,
-    /// The path of the own node.
-    pub(super) path: Option<String>,
-    /// The path of the node that the own one waits for.
-    pub(super) node_ahead: Option<String>,
-    /// The path of the node that last led.
-    pub(super) last_path_is_leader: Option<String>,
-    /// The number of leaderships so far.
-    pub(super) epoch: u64,
-    pub(super) end: Option<End>,
-}
-
-/// How a participation has ended.
-#[derive(Debug, Clone)]
-pub(super) enum End {
-    /// With an error that no retry mends.
-    Failed(Error),
-    /// By a close, or with the client. With the result of the delete, once it is known.
-    Closed { notify: bool, deleted: Option<Result<(), Error>> },
-}
-
-impl End {
-    pub(super) const fn closed(deleted: Result<(), Error>) -> Self {
-        // A close has set its own end before, so this one notifies of the end of the client.
-        Self::Closed { notify: true, deleted: Some(deleted) }
-    }
-}
-
-/// The task's own part of a latch.
-pub(super) struct Participation {
-    pub(super) task: NodeTask,
-    /// Includes the namespace.
-    pub(super) path: String,
-    pub(super) namespace: Namespace,
-    pub(super) id: Bytes,
-    pub(super) options: LeaderOptions,
-    pub(super) status: Arc<watch::Sender<Status>>,
-}
 
 impl Participation {
     /// Takes part until the latch is closed, the client ends, or an error is final.

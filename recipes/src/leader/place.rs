@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::{
     leadership::Leadership,
     options::ConnectionStateErrorPolicy,
-    participation::{LOCK_NAME, Participation, Status},
+    state::{LOCK_NAME, Participation, Status},
 };
 use crate::{
     error,

@@ -169,7 +169,7 @@ impl InterProcessMultiLock {
             let acquire = lock.acquire_as_timeout(owner, remaining(Duration::ZERO));
             let acquired = match all.holds().first().map(|hold| hold.client().clone()) {
                 None => acquire.await?,
-                // Each lock has a grace of its own. Together they have one.
+                // Each lock has its own grace. Together they have one.
                 Some(client) => match timer::timeout(&client, remaining(STEP_GRACE), acquire).await
                 {
                     Some(acquired) => acquired?,

@@ -52,7 +52,7 @@ const WRITE_LOCK_NAME: &str = "__WRIT__";
 ///
 /// Both are [`InterProcessMutex`]es, with all of their methods. They share their [`Owner`]s: an owner that holds the
 /// write lock acquires the read lock at once by [`acquire_as`](InterProcessMutex::acquire_as), and may release the write
-/// lock first (it *downgrades*). With [`acquire`](InterProcessMutex::acquire), the reader is a contender of its own, and
+/// lock first (it *downgrades*). With [`acquire`](InterProcessMutex::acquire), the reader is a separate contender, and
 /// waits for the writer. An owner that holds the read lock and acquires the write lock waits for itself, for ever.
 ///
 /// The fencing token of a reader that downgraded is that of its write lock.

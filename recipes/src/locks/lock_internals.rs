@@ -181,7 +181,7 @@ impl LockInternals {
         }
     }
 
-    /// Notes that the own node was deleted before it got the lock.
+    /// Notes that the own node was deleted before it acquired the lock.
     pub(crate) fn note_loss(&self, deadline: &Deadline<'_>) {
         deadline.note_answer();
         self.recreate.note_loss();

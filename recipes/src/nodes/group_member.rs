@@ -8,7 +8,8 @@ use docent_session::{Children, Client, Error, ErrorKind, retry::RetryPolicy};
 
 use super::{
     group_view::GroupView,
-    persistent_node::{NodeEvents, NodeOptions, PersistentNode},
+    options::NodeOptions,
+    persistent_node::{NodeEvents, PersistentNode},
 };
 use crate::{
     base_path::check_base_path, error, locks::LockOptions, planted, protection::join,

@@ -5,12 +5,14 @@
 mod group_member;
 mod group_view;
 mod keeper;
+mod options;
 mod persistent_node;
 mod persistent_ttl_node;
 mod status;
 
 pub use group_member::GroupMember;
 pub use group_view::GroupView;
-pub use persistent_node::{NodeEvents, NodeOptions, PersistentNode};
+pub use options::NodeOptions;
+pub use persistent_node::{NodeEvents, PersistentNode};
 pub use persistent_ttl_node::PersistentTtlNode;
 pub use status::NodeEvent;

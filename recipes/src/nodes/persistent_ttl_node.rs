@@ -10,7 +10,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::debug;
 
 use super::{
-    persistent_node::{NodeEvents, NodeOptions, PersistentNode},
+    options::NodeOptions,
+    persistent_node::{NodeEvents, PersistentNode},
     status::NodeEvent,
 };
 use crate::{acl_provider::acl_of, create, default_data::default_data, error, select::select};

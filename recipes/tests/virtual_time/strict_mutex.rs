@@ -1,4 +1,4 @@
-//! The strict mutex in virtual time: how long a rival waits, when a hold ends, and what never grants the lock.
+//! The strict mutex in virtual time: the wait of a rival, the end of a hold, and replies that never grant the lock.
 
 use std::time::Duration;
 

@@ -227,6 +227,26 @@ mod tests {
         }
     }
 
+    /// The version is the last line: a text that is cut has all servers, or is refused.
+    #[test]
+    fn a_text_that_is_cut_anywhere_is_refused_or_has_all_servers() {
+        let text = "server.1=zk1:2888:3888:participant;zk1:2181;zk1:2281\n\
+                    server.2=[2001:db8::1]:2888:3888:observer;;0.0.0.0:2281\n\
+                    version=100000004";
+        let whole: EnsembleConfig = text.parse().unwrap();
+        assert_eq!(whole.servers.len(), 2);
+        for cut in 0..text.len() {
+            match text[..cut].parse::<EnsembleConfig>() {
+                Ok(config) => assert_eq!(config.servers, whole.servers, "{:?}", &text[..cut]),
+                Err(error) => {
+                    let error = error.to_string();
+                    let line = text[..cut].lines().last().unwrap_or_default();
+                    assert!(error.contains(line), "{cut}: {error}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_text_that_is_none_names_the_line_and_the_rule() {
         for (text, rule) in [

@@ -196,7 +196,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `InvalidConfig`: the connect string is invalid, or its chroot differs from the client's.
+    /// `InvalidConfig`: the connect string is invalid, its chroot differs from the client's, or it is of `dns-srv://`.
     ///
     /// Source: `ZooKeeper.updateServerList`, `StaticHostProvider`.
     pub fn update_server_list(&self, connect_string: &str) -> Result<(), Error> {
@@ -214,6 +214,12 @@ impl Client {
                 ),
             ));
         }
+        if new.hosts().iter().any(Host::is_dns_srv) {
+            return Err(Error::refused(
+                ErrorKind::InvalidConfig,
+                format_args!("{new} is for the start of a client: write host:port,host:port"),
+            ));
+        }
         self.use_servers(new.hosts());
         Ok(())
     }
@@ -223,8 +229,8 @@ impl Client {
         self.handle.shared.with(|machine| machine.update_server_list(hosts));
     }
 
-    /// The servers that the client chooses from, in the order in which they are tried: those of the connect string, or of
-    /// the last [`update_server_list`](Self::update_server_list).
+    /// The servers that the client chooses from, in the order in which they are tried: those of the connect string, of
+    /// its SRV records, or of the last [`update_server_list`](Self::update_server_list).
     #[must_use]
     pub fn servers(&self) -> Vec<Host> {
         self.handle.shared.with(|machine| machine.servers().to_vec())

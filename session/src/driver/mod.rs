@@ -2,6 +2,7 @@
 //! with the clients.
 
 mod clock;
+mod dns_srv;
 mod last_connection;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -23,7 +24,7 @@ pub use self::transport::{Tls, TlsOptions};
 pub use self::{
     clock::Clock,
     runtime::{BlockingWork, LocalAddress, Runtime, Task, Timer},
-    transport::{ByteStream, Connecting, Tcp, TcpOptions, Transport},
+    transport::{ByteStream, Connecting, ServerLookup, Tcp, TcpOptions, Transport},
 };
 pub(crate) use self::{
     notifier::Notifier,

@@ -1,4 +1,4 @@
-//! Questions to a server on a connection of their own: whether it is read-write, and whether it leads. Each is a task,
+//! Questions to a server on a separate connection: whether it is read-write, and whether it leads. Each is a task,
 //! which delays nothing else, and ends within a second.
 
 use std::{

@@ -27,6 +27,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use tracing::{Instrument, debug, info, warn};
 
 use super::{
+    dns_srv::{self, SrvServers},
     last_connection::{LastConnection, at_once},
     missing_operations,
     notifier::Notifier,
@@ -142,6 +143,7 @@ pub(crate) fn run(
         flushed: true,
         read_size: SMALL_READ_SIZE,
         alarm_at: None,
+        servers: None,
         #[cfg(feature = "metrics")]
         recorder: super::metrics::Recorder::default(),
     };
@@ -167,6 +169,8 @@ struct Driver {
     /// The instant `alarm` is set to. It may be earlier than needed, because deadlines move with every request, and
     /// setting the alarm costs more than an early wake-up.
     alarm_at: Option<Instant>,
+    /// The servers of `dns-srv://name`, once they are found.
+    servers: Option<SrvServers>,
     #[cfg(feature = "metrics")]
     recorder: super::metrics::Recorder,
 }
@@ -174,8 +178,12 @@ struct Driver {
 impl Driver {
     async fn run(&mut self) {
         loop {
+            if let Some(servers) = self.servers.as_mut().and_then(SrvServers::changed) {
+                self.locked(|machine| machine.update_server_list(&servers));
+            }
             let now = self.shared.clock.now();
             match self.locked(|machine| machine.poll_connect(now)) {
+                Connect::To(host, _) if host.is_dns_srv() => self.look_up(&host).await,
                 Connect::To(host, deadline) => {
                     debug!(%host, "connecting");
                     let transport = Arc::clone(&self.transport);
@@ -191,15 +199,7 @@ impl Driver {
                         Ok(Err(error)) => broken(error),
                         Err(stopped) => stopped,
                     };
-                    debug!(%host, %failure, "disconnected");
-                    let now = self.shared.clock.now();
-                    let has_tls_mismatch = self.locked(|machine| {
-                        machine.handle_disconnected(now, &host, &failure);
-                        machine.has_tls_mismatch()
-                    });
-                    if has_tls_mismatch {
-                        self.shared.tls_mismatch.notify_waiters();
-                    }
+                    self.disconnected(&host, &failure);
                 }
                 Connect::At(_) => self.pause().await,
                 Connect::Ended => return,
@@ -207,6 +207,34 @@ impl Driver {
                 Connect::No => return,
             }
         }
+    }
+
+    fn disconnected(&mut self, host: &Host, failure: &Error) {
+        debug!(%host, %failure, "disconnected");
+        let now = self.shared.clock.now();
+        let has_tls_mismatch = self.locked(|machine| {
+            machine.handle_disconnected(now, host, failure);
+            machine.has_tls_mismatch()
+        });
+        if has_tls_mismatch {
+            self.shared.tls_mismatch.notify_waiters();
+        }
+    }
+
+    /// Looks up the servers of a name. A failure is one of an attempt to connect.
+    async fn look_up(&mut self, host: &Host) {
+        debug!(%host, "looking up the servers");
+        let (transport, runtime) = (Arc::clone(&self.transport), Arc::clone(&self.runtime));
+        let failure = match self.unless_stopped(dns_srv::lookup(&*transport, &host.name)).await {
+            Ok(Ok(servers)) => {
+                self.locked(|machine| machine.handle_servers(&servers));
+                self.servers = Some(SrvServers::follow(&host.name, servers, transport, runtime));
+                return;
+            }
+            Ok(Err(error)) => broken(error),
+            Err(stopped) => stopped,
+        };
+        self.disconnected(host, &failure);
     }
 
     /// Asks about TLS if a server has closed a connection without TLS and no server has granted a session yet.

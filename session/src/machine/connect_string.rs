@@ -9,18 +9,30 @@ use docent_protocol::path;
 /// The port of a server that names none.
 pub(super) const DEFAULT_PORT: u16 = 2181;
 
+/// The scheme of a name whose SRV records are the servers (ZOOKEEPER-4956).
+const DNS_SRV: &str = "dns-srv";
+
 /// A server: a name or an address, and a port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Host {
     /// A DNS name, an IPv4 address, or an IPv6 address without brackets. Looked up at every attempt.
     pub name: String,
-    /// The client port.
+    /// The client port. 0 for a name whose SRV records are the servers.
     pub port: u16,
+}
+
+impl Host {
+    /// Whether the SRV records of the name are the servers.
+    pub(crate) const fn is_dns_srv(&self) -> bool {
+        self.port == 0
+    }
 }
 
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.name.contains(':') {
+        if self.is_dns_srv() {
+            write!(f, "{DNS_SRV}://{}", self.name)
+        } else if self.name.contains(':') {
             write!(f, "[{}]:{}", self.name, self.port)
         } else {
             write!(f, "{}:{}", self.name, self.port)
@@ -28,10 +40,15 @@ impl fmt::Display for Host {
     }
 }
 
-/// `host[:port],host[:port]/chroot`, taken apart.
+/// `host[:port],host[:port]/chroot`, or `dns-srv://name/chroot`, taken apart.
 ///
 /// Ports default to 2181; IPv6 addresses stand in brackets; blanks around names and empty items are
 /// dropped. What follows the first slash is the chroot: a path in front of every path.
+///
+/// With `dns-srv://` (feature `dns-srv`, or a transport that looks up servers) they are the targets and ports of the SRV records of the name, such as
+/// `_zookeeper._tcp.example.com`. Their priorities and weights do not matter, as in ZooKeeper. The client looks them up
+/// before its first attempt to connect, and then every minute; the next attempt to connect uses changed ones. No server is
+/// left because its record is gone. An answer without records, or none at all, is logged at WARN, and the servers stay.
 ///
 /// ```
 /// # extern crate docent_session as docent;
@@ -41,6 +58,8 @@ impl fmt::Display for Host {
 /// assert_eq!(parsed.to_string(), "zk1:2181,zk2:2182,[::1]:2183/app/a");
 /// # Ok::<(), docent::InvalidConnectString>(())
 /// ```
+///
+/// Source: `ConnectStringParser`; `DnsSrvHostProvider` of ZooKeeper 3.10 (ZOOKEEPER-4956).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ConnectString {
     hosts: Vec<Host>,
@@ -48,7 +67,7 @@ pub struct ConnectString {
 }
 
 impl ConnectString {
-    /// The servers, in the order given. At least one.
+    /// The servers, in the order given, at least one; or the one name of `dns-srv://`, with the port 0.
     #[must_use]
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
@@ -73,7 +92,7 @@ impl fmt::Display for ConnectString {
     }
 }
 
-/// A connect string that is none: names the part and the rule.
+/// An invalid connect string: names the part and the rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidConnectString(String);
 
@@ -89,18 +108,26 @@ impl FromStr for ConnectString {
     type Err = InvalidConnectString;
 
     fn from_str(text: &str) -> Result<Self, InvalidConnectString> {
-        if let Some((scheme, rest)) = text.split_once("://") {
-            return Err(InvalidConnectString(format!(
-                "the connect string \"{text}\" is a URL: write \"{rest}\", without {scheme}://"
-            )));
-        }
-        let (servers, chroot) = match text.find('/') {
-            Some(slash) => text.split_at(slash),
-            None => (text, ""),
+        let (is_dns_srv, rest) = match text.split_once("://") {
+            None => (false, text),
+            Some((scheme, rest)) if scheme.trim_start() == DNS_SRV => (true, rest),
+            Some((scheme, rest)) => {
+                return Err(InvalidConnectString(format!(
+                    "the connect string \"{text}\" is a URL: write \"{rest}\", without {scheme}://"
+                )));
+            }
+        };
+        let (servers, chroot) = match rest.find('/') {
+            Some(slash) => rest.split_at(slash),
+            None => (rest, ""),
         };
         let mut hosts = Vec::new();
-        for item in servers.split(',').map(str::trim).filter(|item| !item.is_empty()) {
-            hosts.push(parse_host(item)?);
+        if is_dns_srv {
+            hosts.push(parse_dns_srv(servers.trim())?);
+        } else {
+            for item in servers.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+                hosts.push(parse_host(item)?);
+            }
         }
         if hosts.is_empty() {
             return Err(InvalidConnectString(format!(
@@ -118,6 +145,33 @@ impl FromStr for ConnectString {
         };
         Ok(Self { hosts, chroot })
     }
+}
+
+fn parse_dns_srv(name: &str) -> Result<Host, InvalidConnectString> {
+    let wrong = |rule: &str| {
+        Err(InvalidConnectString(format!("the name \"{name}\" behind {DNS_SRV}:// {rule}")))
+    };
+    if name.is_empty() {
+        return wrong("is empty");
+    }
+    if name.contains(',') {
+        return wrong("is a list: write one name, whose SRV records are the servers");
+    }
+    if name.contains(':') {
+        return wrong("has a port: the ports are those of the SRV records");
+    }
+    if let Some(bad) = forbidden_in_names(name) {
+        return wrong(&format!("has {bad} in it"));
+    }
+    Ok(Host { name: name.to_owned(), port: 0 })
+}
+
+/// The first character that no name of a server has, as an error shows it.
+fn forbidden_in_names(name: &str) -> Option<String> {
+    let bad =
+        name.chars().find(|c| c.is_whitespace() || c.is_control() || "@?#[]\"\\".contains(*c))?;
+    let is_shown = bad == ' ' || bad.is_ascii_graphic();
+    Some(if is_shown { format!("'{bad}'") } else { format!("U+{:04X}", u32::from(bad)) })
 }
 
 fn parse_host(item: &str) -> Result<Host, InvalidConnectString> {
@@ -146,11 +200,7 @@ fn parse_host(item: &str) -> Result<Host, InvalidConnectString> {
     if name.is_empty() {
         return wrong("has no name");
     }
-    if let Some(bad) =
-        name.chars().find(|c| c.is_whitespace() || c.is_control() || "@?#[]\"\\".contains(*c))
-    {
-        let is_shown = bad == ' ' || bad.is_ascii_graphic();
-        let bad = if is_shown { format!("'{bad}'") } else { format!("U+{:04X}", u32::from(bad)) };
+    if let Some(bad) = forbidden_in_names(name) {
         return wrong(&format!("has {bad} in its name"));
     }
     let port = match port {
@@ -209,6 +259,32 @@ mod tests {
             ("a/x/", "\"/x/\"", "must not end with a slash"),
             ("a//x", "\"//x\"", "empty node name"),
             ("a/x/../y", "\"/x/../y\"", "relative node name"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(part) && error.contains(rule), "{text}: {error}");
+        }
+    }
+
+    // Case (Ensembles that change): the servers are SRV records (ZOOKEEPER-4956).
+    // Also: `the_servers_of_srv_records_are_connected_to`,
+    // `changed_srv_records_are_used_by_the_next_attempt`, `srv_records_are_read`.
+    #[test]
+    fn the_name_of_srv_records_is_one_without_a_port() {
+        for (text, expected) in [
+            ("dns-srv://_zookeeper._tcp.example.com.", "dns-srv://_zookeeper._tcp.example.com."),
+            (" dns-srv://zk.example/a/b ", "dns-srv://zk.example/a/b"),
+            ("dns-srv://zk.example/", "dns-srv://zk.example"),
+        ] {
+            assert_eq!(parse(text).as_deref(), Ok(expected), "{text}");
+        }
+        for (text, part, rule) in [
+            ("dns-srv://", "\"\"", "is empty"),
+            ("dns-srv:///app", "\"\"", "is empty"),
+            ("dns-srv://a,b", "\"a,b\"", "write one name"),
+            ("dns-srv://a:2181", "\"a:2181\"", "has a port"),
+            ("dns-srv://a b", "\"a b\"", "' ' in it"),
+            ("dns-srv://a/x/", "\"/x/\"", "must not end with a slash"),
+            ("DNS-SRV://a", "write \"a\"", "without DNS-SRV://"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(part) && error.contains(rule), "{text}: {error}");

@@ -40,6 +40,16 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
     }
 
+    /// Uses the servers that a name of `dns-srv://` has, in place of an attempt to connect to it. The next attempt is at once.
+    pub fn handle_servers(&mut self, hosts: &[Host]) {
+        if self.is_ended() {
+            return;
+        }
+        self.connection.disconnect();
+        self.update_server_list(hosts);
+        self.hosts.hasten();
+    }
+
     /// The answer of a server to the question whether it is read-write (`isro`).
     pub fn handle_probe(&mut self, host: &Host, read_write: bool) {
         let wanted = self.is_connected() && self.is_read_only() && !self.is_closing();

@@ -141,7 +141,8 @@ pub enum Event<W> {
 /// The next action for the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Connect {
-    /// Connect to this server, and give up at this time.
+    /// Connect to this server, and give up at this time. The port 0 means a name whose SRV records are the servers: look
+    /// them up, and pass them to [`Session::handle_servers`].
     To(Host, Instant),
     /// Call again at this time.
     At(Instant),
@@ -153,7 +154,7 @@ pub enum Connect {
 
 impl<T, W: Clone + Ord> Session<T, W> {
     /// A session without any requests, with the settings of a [`Config`](crate::Config). `seed` determines the
-    /// shuffling, the jitter, and SASL's nonces unless they have a secret of their own.
+    /// shuffling, the jitter, and SASL's nonces unless they have their own secret.
     #[must_use]
     pub fn new(settings: impl Into<Settings>, seed: u64) -> Self {
         Self::with_answers(settings, seed, VecDeque::new())

@@ -1,4 +1,4 @@
-//! Servers that are absent, refuse, say something else, or nothing: an error or another attempt after a
+//! Servers that are absent, refuse, send something else, or stay silent: an error or another attempt after a
 //! pause, never a hang without limit, never a busy loop.
 
 use docent_protocol::{
@@ -35,7 +35,7 @@ async fn a_server_that_refuses_is_tried_again_with_growing_pauses() {
 }
 
 /// Nothing, each first frame that is no handshake, and a refused session: named, and the next attempt after a pause.
-// Case (Pitfalls of the wire, 8): a handshake that is none.
+// Case (Pitfalls of the wire, 8): a first frame that is no handshake.
 // Also: `http_instead_of_a_handshake_is_named`.
 // Case (What broke other clients): ten thousand connects in a second.
 // Case (Failure cases, 5): HTTP, TLS, rubbish for a handshake.
@@ -97,7 +97,7 @@ async fn a_connection_that_takes_nothing_is_left_too() {
     drop((conn, again));
 }
 
-/// A reply whose body lies fails its own request; the stream is in order.
+/// A reply with an invalid body fails its own request; later frames are read as before.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_cannot_be_read_fails_only_its_own_request() {
     let (client, mut conn, net) = connected().await;
@@ -116,7 +116,7 @@ async fn a_reply_that_cannot_be_read_fails_only_its_own_request() {
 /// The error names it, and other requests continue.
 // Case (Found in docent itself): a bad answer to a multi read was named as one to a multi.
 #[tokio::test(start_paused = true)]
-async fn a_bad_answer_to_several_operations_names_them_for_what_they_are() {
+async fn a_bad_answer_to_several_operations_names_the_operations() {
     let (client, mut conn, _net) = connected().await;
     let reads = client.multi_read(&[Read::GetData("/a")]);
     let writes = client.transaction().delete("/a", None).commit();

@@ -175,7 +175,7 @@ fn a_claim_is_waited_for_outside_a_runtime_and_ends_with_the_clients() {
     drop((client, conn, net));
 }
 
-/// As after a suspension: the clock goes on, and the timers do not know. They need not be waited for.
+/// After a suspension of the machine the clock has advanced and the timers have not. No waiter depends on the timers.
 // Case (Found in docent itself): after a suspension of the machine, `lost()` waited for a timer,
 // although `is_held()` was false or a late reply had voided the claim: up to a third of the
 // timeout, and up to all of it after a reply.

@@ -1,4 +1,4 @@
-//! How a client ends: by `close`, by its last drop, with its runtime.
+//! The end of a client: by `close`, by its last drop, with its runtime.
 
 use docent_protocol::ErrorCode;
 use docent_session::{ConnectionState, ErrorKind, Outcome};
@@ -25,7 +25,7 @@ async fn close_in_a_long_pause_tries_every_server_at_once() {
     soon("close", close).await.unwrap();
 }
 
-/// A server that has fallen silent gets its share of the time, as at an attempt to connect.
+/// A silent server is waited for during its share of the time, as at an attempt to connect.
 // Case (Found in docent itself): `close` on a connection whose server had fallen silent left the
 // session, although other servers served.
 // Also: `a_close_behind_slow_answers_waits_for_them` (that only silence counts).
@@ -47,7 +47,7 @@ async fn a_close_on_a_silent_server_goes_to_the_next() {
     soon("close", close).await.unwrap();
 }
 
-/// A server that answers the requests in front of a close is not left.
+/// The client stays at a server that still answers the requests in front of a close.
 #[tokio::test(start_paused = true)]
 async fn a_close_behind_slow_answers_waits_for_them() {
     let config = config()
@@ -68,7 +68,7 @@ async fn a_close_behind_slow_answers_waits_for_them() {
     }
 }
 
-/// The connection breaks under closeSession: the session may be there still.
+/// The connection breaks during closeSession: the session may still exist.
 #[tokio::test(start_paused = true)]
 async fn a_close_whose_answer_is_lost_is_sent_again() {
     let (client, mut conn, mut net) = connected().await;
@@ -114,7 +114,7 @@ async fn a_second_close_waits_for_the_first() {
     assert_eq!(conn.maybe_request().await, None);
 }
 
-/// No listener hangs, whether it came before the end or behind it, and whoever keeps the client.
+/// No listener hangs: those from before the end and later ones, with a clone of the client alive or without.
 // Case (Found in docent itself): after `close`, listeners of the state waited for ever, and the
 // state said connected.
 // Also: `states_end_behind_the_last_one`.
@@ -135,7 +135,7 @@ async fn the_end_of_a_client_ends_its_states() {
     assert_eq!(soon("the end of the states", late.next()).await, None);
 }
 
-/// The news before the end are not lost by it.
+/// The end loses no state that was published before it.
 #[tokio::test(start_paused = true)]
 async fn states_end_behind_the_last_one() {
     let (client, mut conn, _net) = connected().await;
@@ -150,9 +150,9 @@ async fn states_end_behind_the_last_one() {
     assert_eq!(*client.state().borrow(), Some(ConnectionState::Lost));
 }
 
-/// What `run` closes: the session of a body that returns, that returns early, that panics.
+/// `run` closes the session of a body that returns, that returns early, and that panics.
 // Case (Contracts of a call): a program ends as it should.
-// Also: `run_returns_what_its_body_returned_even_if_no_server_hears_of_the_end`,
+// Also: `run_returns_the_result_of_its_body_even_without_a_server`,
 // `a_run_that_is_dropped_closes_the_session_of_other_clones_too`.
 #[tokio::test(start_paused = true)]
 async fn run_closes_the_session_whatever_its_body_does() {
@@ -181,7 +181,7 @@ async fn run_closes_the_session_whatever_its_body_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_returns_what_its_body_returned_even_if_no_server_hears_of_the_end() {
+async fn run_returns_the_result_of_its_body_even_without_a_server() {
     let (client, conn, net) = connected().await;
     drop((conn, net));
     let begin = stopwatch();

@@ -1,4 +1,4 @@
-//! The table of contracts: what happens to a call, whatever happens around it.
+//! The contracts of a call: its outcome in each situation.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn verdict<T: std::fmt::Debug>(result: Result<T, docent_session::Error>) -> (Err
     (error.kind(), error.outcome())
 }
 
-/// A call is queued by the call: unpolled, it still goes out, and in the order of the calls.
+/// A request is queued by the call itself: it is sent in the order of the calls, also if its future is never polled.
 // Case (Contracts of a call): a future that is never polled.
 #[tokio::test(start_paused = true)]
 async fn a_future_that_is_never_polled_is_sent_in_its_turn() {
@@ -25,9 +25,9 @@ async fn a_future_that_is_never_polled_is_sent_in_its_turn() {
     drop((unpolled, second));
 }
 
-/// Calls without an await between them go out in one write.
+/// Calls without an await between them are sent in one write.
 #[tokio::test(start_paused = true)]
-async fn what_gathers_is_written_at_once() {
+async fn gathered_requests_are_written_at_once() {
     let (client, mut conn, _net) = connected().await;
     let calls: Vec<_> = (0..100).map(|n| client.get_data(&format!("/{n}"))).collect();
     let mut bytes = vec![0; 1 << 16];
@@ -67,9 +67,9 @@ async fn a_dropped_watch_response_leaves_no_watch_behind() {
     assert_eq!(pending_and_watches(&client), (0, 0));
 }
 
-/// The rest of a broken stream is not looked at by the next connection, and the requests that were waiting
+/// The next connection does not read the rest of a broken stream, and the requests that were waiting
 /// behind it are not taken for sent.
-// Case (Failure cases, 3): lengths that are none.
+// Case (Failure cases, 3): invalid lengths.
 // Also: `invalid_lengths_are_reported_before_the_payload_arrives`.
 #[tokio::test(start_paused = true)]
 async fn rubbish_breaks_one_connection_only() {
@@ -140,7 +140,7 @@ async fn a_server_that_closes_first_fails_each_call_once() {
     assert_eq!(verdict(soon("close", close).await), (ErrorKind::ConnectionLoss, Outcome::Unknown));
 }
 
-/// The runtime of the client goes; callers live on another one.
+/// The runtime of the client ends; its callers run on another one.
 // Case (Contracts of a call): the runtime goes.
 // Also: `a_runtime_that_ends_at_once_completes_all_waits`; with the client:
 // `a_client_that_goes_right_before_its_runtime_closes_its_session`,
@@ -170,7 +170,7 @@ fn a_runtime_that_ends_completes_all_waits() {
     drop(conn);
 }
 
-/// The task may never have been polled when its runtime goes.
+/// The task may never have been polled when its runtime ends.
 #[test]
 fn a_runtime_that_ends_at_once_completes_all_waits() {
     let theirs = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -371,7 +371,7 @@ async fn frames_may_be_split_at_every_byte() {
     }
 }
 
-/// A wake-up may fall between the driver's look and its sleep: hammered from another thread.
+/// A wake-up between the driver's check and its sleep is not lost: another thread sends requests in a loop.
 #[test]
 fn no_wake_up_is_lost() {
     let runtime =
@@ -405,7 +405,7 @@ fn no_wake_up_is_lost() {
     }
 }
 
-/// Many listeners that never look do not hold up anything.
+/// Listeners that are never polled delay nothing.
 #[tokio::test(start_paused = true)]
 async fn listeners_that_never_read_delay_no_one() {
     let (client, mut conn, mut net) = connected().await;

@@ -1,5 +1,5 @@
-//! Programs that end without a close: the runtime goes, and the client before, with or behind it. Sessions are of a
-//! minute, so whatever is gone at once was closed.
+//! Programs that end without a close: the runtime ends, and the client before, with or after it. Sessions last a
+//! minute, so a session that has ended at once was closed.
 
 use std::{
     io::{Read as _, Write as _},
@@ -19,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::support::*;
 
-/// How often each program runs, so that rare orders of events occur.
+/// The number of runs of each program, so that rare orders of events occur.
 const ROUNDS: usize = 20;
 
 fn runtimes() -> [fn() -> Runtime; 2] {

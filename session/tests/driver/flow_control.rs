@@ -1,4 +1,4 @@
-//! Requests that wait for room: their order, their fate without a waiter, the pace of a server.
+//! Requests that wait for capacity: their order, requests without a waiter, the pace of a server.
 
 use docent_protocol::ErrorCode;
 use docent_session::{Config, ErrorKind, Outcome, WhenFull};
@@ -38,7 +38,7 @@ async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_capacity_fails_with_the_client_and_was_not_applied() {
+async fn requests_that_wait_for_capacity_fail_with_the_client_as_not_applied() {
     let (client, mut conn, _net) = connected_with(waiting(1), 6000).await;
     let sent = client.get_data("/sent");
     let waits = client.get_data("/waits");

@@ -1,4 +1,4 @@
-//! The driver and the client, against a server that does what the test says.
+//! The driver and the client, on a server that is scripted by the test.
 //!
 //! Connections are pipes in memory and time is tokio's paused clock: it jumps to the next timer when all
 //! are idle, so a timeout of a minute takes no time, and a busy loop never ends. What has to be a real
@@ -17,6 +17,7 @@ mod claims;
 mod close;
 mod contracts;
 mod conveniences;
+mod dns_srv;
 mod ended_runtime;
 mod flow_control;
 mod large_trees;

@@ -1,4 +1,4 @@
-//! Other servers, other clients, slow ones: what the driver has to do for it.
+//! The driver's part in a change of the server, in a hand-over to another client, and with slow servers.
 
 use docent_protocol::{ErrorCode, connect::ConnectResponse};
 use docent_session::{ConnectionState, ErrorKind};
@@ -25,7 +25,7 @@ async fn an_idle_client_moves_when_its_server_leaves_the_list() {
     }
 }
 
-/// A read-only server will do until another says `rw`.
+/// A read-only server is used until another one replies `rw`.
 #[tokio::test(start_paused = true)]
 async fn a_read_write_server_is_searched_for_and_moved_to() {
     let (dialer, mut net) = net();
@@ -84,7 +84,7 @@ async fn a_waiter_for_capacity_never_finds_the_queue_full() {
     assert_eq!(soon("the end", client.ready()).await.unwrap_err().kind(), ErrorKind::Closed);
 }
 
-/// kazoo's `client_id`, with the zxid: another client goes on with the session.
+/// Another client continues the session, by kazoo's `client_id` and the zxid.
 #[tokio::test(start_paused = true)]
 async fn a_session_can_be_handed_over() {
     let (client, mut conn, _net) = connected().await;
@@ -95,7 +95,7 @@ async fn a_session_can_be_handed_over() {
     let pending = client.get_data("/b");
     let token = client.detach().unwrap();
     assert_eq!(soon("its end", pending).await.unwrap_err().kind(), ErrorKind::Closed);
-    // No closeSession: the pending read may have left, or not.
+    // No closeSession is sent; the pending read may have been sent or not.
     while let Some((_, request)) = conn.maybe_request().await {
         assert_ne!(request, "CloseSession");
     }

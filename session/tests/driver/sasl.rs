@@ -24,7 +24,7 @@ fn config_for(server: &TestingServer) -> Config {
 }
 
 #[tokio::test]
-async fn the_right_password_opens_what_is_bobs() {
+async fn the_right_password_opens_the_nodes_of_bob() {
     for required in [false, true] {
         let server = guarded(required).await;
         let bob = config_for(&server).with_sasl("bob", "pw").unwrap();
@@ -34,7 +34,7 @@ async fn the_right_password_opens_what_is_bobs() {
         let ids = client.who_am_i().await.unwrap();
         assert!(ids.iter().any(|id| (&*id.auth_scheme, &*id.user) == ("sasl", "bob")), "{ids:?}");
 
-        // The server forgets it with the connection.
+        // The server forgets the identity with the connection.
         let mut states = client.states();
         server.cut_connections();
         soon("a new connection", async {
@@ -67,7 +67,7 @@ async fn a_wrong_password_or_user_gets_nowhere() {
     assert!(error.to_string().contains("not configured"), "{error}");
 }
 
-/// 3.4 closes the connection instead of refusing, which may mean anything: the client goes on trying.
+/// 3.4 closes the connection instead of refusing, which is ambiguous: the client tries again.
 #[tokio::test]
 async fn a_server_of_3_4_refuses_silently() {
     let server = TestingServer::start_with(server::Config {

@@ -1,4 +1,4 @@
-//! A session over several connections: kept, expired, moved, refused; and what its watches see of it.
+//! A session over several connections: kept, expired, moved, refused; and the events of its watches.
 
 use docent_protocol::{ErrorCode, EventType, KeeperState, xid};
 use docent_session::{ConnectionState, ErrorKind, Outcome};

@@ -1,4 +1,4 @@
-//! One server of several says nothing: it accepts connections, or not even those. While another one serves, no
+//! One server of several is silent: it accepts connections, or not even those. While another one serves, no
 //! connect and no request fails for it.
 
 use docent_session::{ByteStream, Clock, Config, Connecting, ConnectionState, Host, Transport};
@@ -21,7 +21,7 @@ impl Transport for BlackHole {
     }
 }
 
-/// Serves every connection, but those to hosts of these names: they are taken, and nothing is said.
+/// Serves every connection, but those to hosts of these names, which are accepted and left without a reply.
 fn serve_but(mut net: Net, silent: &'static [&'static str]) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         let mut kept = Vec::new();
@@ -156,7 +156,7 @@ async fn a_server_that_falls_silent_and_another_that_is_silent_cost_no_session()
     }
 }
 
-/// A close has its time for the servers that say something, too.
+/// A close spends its time on the servers that reply, too.
 #[tokio::test(start_paused = true)]
 async fn a_close_is_not_held_up_by_a_silent_server() {
     for seed in 0..20 {

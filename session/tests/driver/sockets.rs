@@ -1,4 +1,4 @@
-//! Real sockets, on loopback: a port without a listener, a server that says nothing.
+//! Real sockets, on loopback: a port without a listener, a silent server.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -52,7 +52,7 @@ async fn a_name_without_an_address_is_passed_over() {
     }
 }
 
-/// A name that means another address from time to time.
+/// A name whose address changes.
 #[derive(Debug, Clone)]
 struct Moving(Arc<Mutex<SocketAddr>>);
 

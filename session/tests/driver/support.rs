@@ -120,7 +120,7 @@ impl Net {
         (conn, asked)
     }
 
-    /// How often a connection was asked for.
+    /// The number of requested connections.
     pub(crate) fn attempts(&self) -> usize {
         self.attempts.load(Ordering::Relaxed)
     }

@@ -2,10 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::{Fault, Judgement, Line, seconds};
+use super::{Excuses, Judgement, Line, Wrong, seconds};
 
-struct Hold {
-    client: String,
+/// A hold with a token.
+pub(super) struct Grant<'a> {
+    pub(super) lock: &'a str,
+    pub(super) client: &'a str,
+    pub(super) token: u64,
+    pub(super) granted: u64,
+    pub(super) member: Option<u64>,
+}
+
+struct Hold<'a> {
+    client: &'a str,
     is_docent: bool,
     token: Option<u64>,
     called: u64,
@@ -15,28 +24,31 @@ struct Hold {
     release: Option<u64>,
     /// From the first to the last moment at which the client believed to hold the lock.
     held: Option<(u64, u64)>,
+    /// The member that the client was connected to at the end of that, or before.
+    member: Option<u64>,
 }
 
-impl Hold {
-    fn parse(line: &Line<'_>) -> Result<Self, String> {
-        let held = match line.text("held")? {
+impl<'a> Hold<'a> {
+    fn parse(line: &Line<'a>) -> Result<Self, String> {
+        let held = match line.text("held") {
             "-" => None,
             text => {
                 let ends = text.split_once('-').and_then(|(from, to)| {
                     Some((from.parse::<u64>().ok()?, to.parse::<u64>().ok()?))
                 });
-                Some(ends.ok_or_else(|| format!("line {}: held={text}", line.number))?)
+                Some(ends.filter(|(from, to)| from <= to).ok_or_else(|| line.wrong("held"))?)
             }
         };
         Ok(Self {
-            client: line.text("client")?.to_owned(),
-            is_docent: line.text("kind")? == "docent",
+            client: line.text("client"),
+            is_docent: line.is_docent()?,
             token: line.optional("token")?,
             called: line.number("called")?,
             granted: line.number("granted")?,
             proven: line.optional("proven")?,
             release: line.optional("release")?,
             held,
+            member: line.optional("member")?,
         })
     }
 
@@ -45,21 +57,34 @@ impl Hold {
         let end = self.proven?.min(self.release.unwrap_or(u64::MAX));
         (end > self.granted).then_some(end)
     }
+
+    /// Whether the servers have granted this hold before the other one: by the tokens, without them by the times. `None`
+    /// if neither is certain.
+    fn is_before(&self, other: &Self) -> Option<bool> {
+        match (self.token, other.token) {
+            (Some(one), Some(two)) if one != two => Some(one < two),
+            _ if self.granted <= other.called => Some(true),
+            _ if other.granted <= self.called => Some(false),
+            _ => None,
+        }
+    }
 }
 
+/// Judges the holds, and returns those with a token.
 pub(super) fn judge<'a>(
     lines: impl Iterator<Item = &'a Line<'a>>,
-    faults: &[Fault],
-    session: u64,
+    excuses: &Excuses<'_>,
     judgement: &mut Judgement,
-) -> Result<(), String> {
-    let mut locks: BTreeMap<&str, Vec<Hold>> = BTreeMap::new();
+) -> Result<Vec<Grant<'a>>, String> {
+    let mut locks: BTreeMap<&str, Vec<Hold<'_>>> = BTreeMap::new();
     for line in lines {
-        locks.entry(line.text("lock")?).or_default().push(Hold::parse(line)?);
+        locks.entry(line.text("lock")).or_default().push(Hold::parse(line)?);
     }
+    let grants: Vec<_> = locks.iter().flat_map(|(lock, holds)| grants(lock, holds)).collect();
     let all = || locks.values().flatten();
     judgement.figure("holds", all().count());
-    judgement.figure("holds with a token", all().filter(|hold| hold.token.is_some()).count());
+    judgement.figure("holds with a token", grants.len());
+    judgement.check_lacking("holds have no token", all().count() - grants.len(), all().count());
     let proven: Vec<_> = all().filter_map(|hold| Some(hold.proven_end()? - hold.granted)).collect();
     judgement.figure("holds with a proven part", proven.len());
     judgement.figure("proven, in total", seconds(proven.iter().sum()));
@@ -71,23 +96,32 @@ pub(super) fn judge<'a>(
         judgement.figures.push(("holds by lock", figure));
         check_tokens(lock, holds, judgement);
         check_proven(lock, holds, judgement);
-        overlaps.check(lock, holds, faults, session, judgement);
+        overlaps.check(lock, holds, excuses, judgement);
     }
     judgement.figure("overlaps of naive holds, docent", overlaps.docent);
     judgement.figure("overlaps of naive holds, Curator", overlaps.curator);
     judgement.figure("longest overlap, docent", seconds(overlaps.longest_docent));
     judgement.figure("longest overlap, Curator", seconds(overlaps.longest_curator));
-    Ok(())
+    Ok(grants)
+}
+
+fn grants<'a>(lock: &'a str, holds: &[Hold<'a>]) -> Vec<Grant<'a>> {
+    let grant = |hold: &Hold<'a>| {
+        let Hold { client, granted, member, .. } = *hold;
+        Some(Grant { lock, client, token: hold.token?, granted, member })
+    };
+    holds.iter().filter_map(grant).collect()
 }
 
 /// Tokens differ, and a hold whose acquire was called after another grant has a greater token.
-fn check_tokens(lock: &str, holds: &[Hold], judgement: &mut Judgement) {
-    let mut by_token: BTreeMap<u64, &Hold> = BTreeMap::new();
+fn check_tokens(lock: &str, holds: &[Hold<'_>], judgement: &mut Judgement) {
+    let mut by_token: BTreeMap<u64, &Hold<'_>> = BTreeMap::new();
     for hold in holds {
         let Some(token) = hold.token else { continue };
         if let Some(other) = by_token.insert(token, hold) {
-            let (one, other) = (&hold.client, &other.client);
+            let (one, other) = (hold.client, other.client);
             judgement.violation(
+                "token",
                 hold.granted,
                 format_args!("{lock}: {one} and {other} have token {token}"),
             );
@@ -105,9 +139,10 @@ fn check_tokens(lock: &str, holds: &[Hold], judgement: &mut Judgement) {
     for (hold, token) in tokened() {
         let before = granted.partition_point(|(at, _)| *at < hold.called);
         let Some((_, greatest)) = before.checked_sub(1).map(|last| granted[last]) else { continue };
-        if token <= greatest {
-            let client = &hold.client;
+        if token < greatest {
+            let client = hold.client;
             judgement.violation(
+                "token",
                 hold.granted,
                 format_args!(
                     "{lock}: {client} has token {token}, but {greatest} was granted before its call"
@@ -117,25 +152,33 @@ fn check_tokens(lock: &str, holds: &[Hold], judgement: &mut Judgement) {
     }
 }
 
-/// While a hold is proven, no hold with a greater token is granted. A grant is reported after it was made.
-fn check_proven(lock: &str, holds: &[Hold], judgement: &mut Judgement) {
-    let mut by_grant: Vec<&Hold> = holds.iter().collect();
+/// While a hold is proven, no later one is granted, and no other one is proven. A grant is reported after it was made.
+fn check_proven(lock: &str, holds: &[Hold<'_>], judgement: &mut Judgement) {
+    let mut by_grant: Vec<&Hold<'_>> = holds.iter().collect();
     by_grant.sort_by_key(|hold| hold.granted);
-    for hold in holds {
-        let (Some(end), Some(token)) = (hold.proven_end(), hold.token) else { continue };
-        let before_end = by_grant.partition_point(|other| other.granted < end);
-        // No acquire takes as long as this.
-        let first = hold.called.saturating_sub(600_000_000_000);
-        let others = by_grant[..before_end].iter().rev().take_while(|other| other.granted >= first);
-        for other in others.filter(|other| other.token.is_some_and(|other| other > token)) {
-            let early = seconds(end - other.granted);
-            let (one, two) = (&hold.client, &other.client);
-            judgement.violation(
-                other.granted,
-                format_args!(
-                    "{lock}: granted to {two} {early} before the proven end of the hold of {one}"
+    for (at, hold) in by_grant.iter().enumerate() {
+        let Some(end) = hold.proven_end() else { continue };
+        for (place, other) in by_grant.iter().enumerate() {
+            if other.granted >= end {
+                break;
+            }
+            let (early, one, two) = (seconds(end - other.granted), hold.client, other.client);
+            match hold.is_before(other) {
+                _ if place == at => {}
+                Some(false) => {}
+                Some(true) => judgement.violation(
+                    "proven",
+                    other.granted,
+                    format_args!("{lock}: granted to {two} {early} before the proven end of the hold of {one}"),
                 ),
-            );
+                // Which one is the later is not known, but both cannot be proven.
+                None if place > at && other.proven_end().is_some() => judgement.violation(
+                    "proven",
+                    other.granted,
+                    format_args!("{lock}: proven for {one} and {two} at once"),
+                ),
+                None => {}
+            }
         }
     }
 }
@@ -149,14 +192,13 @@ struct Overlaps {
 }
 
 impl Overlaps {
-    /// Holds that two clients believe in at once. They are counted, unless the wrong client is docent's and no fault of members
-    /// explains it: then a bound is wrong.
+    /// Holds that two clients believe in at once. The earlier one is the wrong one; if it is not certain which that is, the
+    /// one of docent.
     fn check(
         &mut self,
         lock: &str,
-        holds: &[Hold],
-        faults: &[Fault],
-        session: u64,
+        holds: &[Hold<'_>],
+        excuses: &Excuses<'_>,
         judgement: &mut Judgement,
     ) {
         let mut held: Vec<_> = holds.iter().filter_map(|hold| Some((hold, hold.held?))).collect();
@@ -165,37 +207,26 @@ impl Overlaps {
             for (other, (from, to)) in
                 held.iter().skip(at + 1).take_while(|(_, (from, _))| from < end)
             {
-                let (until, is_one_stale) = ((*end).min(*to), one.token < other.token);
-                let length = until.saturating_sub(*from);
+                let (from, until) = (*from, (*end).min(*to));
+                let length = until - from;
                 if length == 0 {
                     continue;
                 }
+                let is_one_stale = one.is_before(other).unwrap_or(one.is_docent);
                 let (stale, owner) = if is_one_stale { (one, other) } else { (other, one) };
-                // A member without the others is noticed by itself after some ticks, and then the session has to end.
-                let slack = 2 * session;
-                let cause = faults.iter().rev().find(|fault| {
-                    fault.is_of_members() && fault.from <= until && fault.until + slack >= *from
-                });
-                let (wrong, right, long) = (&stale.client, &owner.client, seconds(length));
-                let text =
-                    format!("{lock}: {wrong} still believed to hold it for {long} beside {right}");
-                if stale.is_docent {
-                    self.docent += 1;
-                    self.longest_docent = self.longest_docent.max(length);
+                let Hold { client, is_docent, member, .. } = **stale;
+                let (number, longest) = if is_docent {
+                    (&mut self.docent, &mut self.longest_docent)
                 } else {
-                    self.curator += 1;
-                    self.longest_curator = self.longest_curator.max(length);
-                }
-                match cause {
-                    Some(fault) => {
-                        judgement.counted.push((*from, format!("{text} ({})", fault.kind)))
-                    }
-                    None if stale.is_docent => {
-                        judgement
-                            .violation(*from, format_args!("{text}, without a fault of members"));
-                    }
-                    None => judgement.counted.push((*from, text)),
-                }
+                    (&mut self.curator, &mut self.longest_curator)
+                };
+                *number += 1;
+                *longest = length.max(*longest);
+                let (right, long) = (owner.client, seconds(length));
+                let text =
+                    format!("{lock}: {client} still believed to hold it for {long} beside {right}");
+                let wrong = Wrong { client, is_docent, member, from, until };
+                judgement.overlap("belief", &text, wrong, owner.is_docent, excuses);
             }
         }
     }

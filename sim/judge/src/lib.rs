@@ -4,60 +4,98 @@
 //! The simulator knows the changes that its servers have applied. Here only the clients' reports are known, so each rule is
 //! stated in times that are certain: a request was applied after its call and before its reply.
 
+mod excuses;
 mod holds;
+mod line;
 mod registers;
 mod sets;
 
-use std::{collections::BTreeMap, fmt};
+use std::fmt;
+
+use excuses::{Excuses, Wrong};
+pub use line::Line;
 
 /// The judgement of a history.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Judgement {
-    /// The rules that were broken, with the time.
+    /// What broke a rule, with the time. The text begins with the name of the rule.
     pub violations: Vec<(u64, String)>,
-    /// Effects that no client can exclude and no document excludes: overlaps of naive holds, stale reads.
+    /// Effects that no client can exclude and no document excludes, with the excuse.
     pub counted: Vec<(u64, String)>,
     /// Names and values.
     pub figures: Vec<(&'static str, String)>,
+}
+
+/// Figures that a run of all workloads has. A rule that nothing was subject to is not kept.
+const NEEDED: [&str; 8] = [
+    "holds",
+    "holds with a token",
+    "holds with a proven part",
+    "elements of the naive set in memory",
+    "elements of the proven set in memory",
+    "guarded writes",
+    "writes of registers",
+    "fenced reads of registers",
+];
+
+/// The lines of a history.
+///
+/// # Errors
+///
+/// If one is malformed.
+pub fn lines(text: &str) -> Result<Vec<Line<'_>>, String> {
+    text.lines().enumerate().map(|(number, line)| Line::parse(number + 1, line)).collect()
 }
 
 /// Judges a history.
 ///
 /// # Errors
 ///
-/// If a line lacks a field.
+/// If the history cannot be judged: a line is malformed or missing, or a rule had nothing to judge.
 pub fn judge(text: &str) -> Result<Judgement, String> {
-    let mut lines = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        lines.push(Line::parse(number + 1, line));
-    }
+    let lines = lines(text)?;
     let of = |word: &'static str| lines.iter().filter(move |line| line.word == word);
-    let session = match of("run").next() {
-        Some(run) => run.number("session")?,
-        None => return Err("the history has no line `run`: the run did not end".to_owned()),
+    let run = match of("run").collect::<Vec<_>>().as_slice() {
+        [run] => *run,
+        [] => return Err("the history has no line `run`: the run did not end".to_owned()),
+        _ => return Err("the history has two lines `run`".to_owned()),
     };
-    let faults = of("fault").map(Fault::parse).collect::<Result<Vec<_>, _>>()?;
+    let (start, end) = (run.number("start")?, run.number("end")?);
+    // What the servers' logs say is read after the run.
+    let mut events = lines.iter().filter(|line| line.word != "note");
+    events.try_for_each(|line| line.check_times(start, end))?;
+    let excuses = Excuses::new(of("fault"), start, run.number("session")?)?;
     let mut judgement = Judgement::default();
-    judgement.figure("faults", faults.len());
-    for kind in
-        faults.iter().map(|fault| fault.kind.as_str()).collect::<std::collections::BTreeSet<_>>()
-    {
-        let count = faults.iter().filter(|fault| fault.kind == kind).count();
-        judgement.figures.push(("faults by kind", format!("{kind}={count}")));
+    judgement.figure("faults", of("fault").count());
+    for (kind, count) in excuses.kinds() {
+        judgement.figure("faults by kind", format_args!("{kind}={count}"));
     }
-    holds::judge(of("hold"), &faults, session, &mut judgement)?;
-    sets::judge(&lines, &mut judgement)?;
-    registers::judge(of("register"), &mut judgement)?;
+    let grants = holds::judge(of("hold"), &excuses, &mut judgement)?;
+    // The run of a picture has holds only.
+    let needed = if run.one_of("work", &["all", "holds"])? == "all" {
+        sets::judge(&lines, &grants, &excuses, &mut judgement)?;
+        registers::judge(of("register"), &excuses, &mut judgement)?;
+        &NEEDED[..]
+    } else if lines.iter().any(|line| matches!(line.word, "memory" | "guarded" | "register")) {
+        return Err(run.wrong("work"));
+    } else {
+        &NEEDED[..1]
+    };
+    let is_zero = |name: &&&str| judgement.value(name).is_none_or(|value| value == "0");
+    if let Some(nothing) = needed.iter().find(is_zero) {
+        return Err(format!("the run shows nothing: it has no {nothing}"));
+    }
     for line in of("stuck") {
-        let (client, command) = (line.text("client")?, line.text("command")?);
-        let text = format!("{client}: no reply to {command}");
+        let text = format!("{}: no reply to {}", line.text("client"), line.text("command"));
         let at = line.number("at")?;
-        let docent = line.text("kind")? == "docent";
-        let list = if docent { &mut judgement.violations } else { &mut judgement.counted };
-        list.push((at, text));
+        if line.is_docent()? {
+            judgement.violation("stuck", at, text);
+        } else {
+            judgement.counted.push((at, text));
+        }
     }
     for line in of("note") {
-        judgement.counted.push((line.number("at")?, line.text("text")?.replace('_', " ")));
+        judgement.counted.push((line.number("at")?, line.text("text").replace('_', " ")));
     }
     judgement.violations.sort();
     judgement.counted.sort();
@@ -75,8 +113,34 @@ impl Judgement {
         self.figures.push((name, value.to_string()));
     }
 
-    fn violation(&mut self, at: u64, text: impl fmt::Display) {
-        self.violations.push((at, text.to_string()));
+    fn violation(&mut self, rule: &str, at: u64, text: impl fmt::Display) {
+        self.violations.push((at, format!("{rule}: {text}")));
+    }
+
+    /// Some holds lack a token, and some operations a session: their client had just lost its session. If more than two
+    /// and a tenth do, the rules about tokens and sessions had too little to judge.
+    fn check_lacking(&mut self, what: &str, lacking: usize, all: usize) {
+        if lacking > 2 && lacking * 10 > all {
+            self.violation("history", 0, format_args!("{lacking} of {all} {what}"));
+        }
+    }
+
+    /// Two clients acted as holders of one lock. It is counted if the wrong one has an excuse, or if both are Curator's.
+    fn overlap(
+        &mut self,
+        rule: &str,
+        text: &str,
+        wrong: Wrong<'_>,
+        is_right_docent: bool,
+        excuses: &Excuses<'_>,
+    ) {
+        match excuses.find(wrong) {
+            Some(excuse) => self.counted.push((wrong.from, format!("{text} ({excuse})"))),
+            None if wrong.is_docent || is_right_docent => {
+                self.violation(rule, wrong.from, format_args!("{text}, without an excuse"));
+            }
+            None => self.counted.push((wrong.from, text.to_owned())),
+        }
     }
 }
 
@@ -92,55 +156,6 @@ impl fmt::Display for Judgement {
             writeln!(f, "violation {at} {text}")?;
         }
         Ok(())
-    }
-}
-
-/// A line: a word, and fields without spaces.
-struct Line<'a> {
-    number: usize,
-    word: &'a str,
-    fields: BTreeMap<&'a str, &'a str>,
-}
-
-impl<'a> Line<'a> {
-    fn parse(number: usize, line: &'a str) -> Self {
-        let mut words = line.split(' ');
-        let word = words.next().unwrap_or_default();
-        Self { number, word, fields: words.filter_map(|field| field.split_once('=')).collect() }
-    }
-
-    fn text(&self, name: &str) -> Result<&'a str, String> {
-        let field = self.fields.get(name).copied();
-        field.ok_or_else(|| format!("line {}: {} without {name}", self.number, self.word))
-    }
-
-    fn number(&self, name: &str) -> Result<u64, String> {
-        let text = self.text(name)?;
-        text.parse().map_err(|_| format!("line {}: {name}={text} is not a number", self.number))
-    }
-
-    /// A number, or `-` for none.
-    fn optional(&self, name: &str) -> Result<Option<u64>, String> {
-        if self.text(name)? == "-" { Ok(None) } else { self.number(name).map(Some) }
-    }
-}
-
-/// A fault that was carried out.
-struct Fault {
-    kind: String,
-    from: u64,
-    until: u64,
-}
-
-impl Fault {
-    fn parse(line: &Line<'_>) -> Result<Self, String> {
-        let (kind, from, until) = (line.text("kind")?, line.number("from")?, line.number("until")?);
-        Ok(Self { kind: kind.to_owned(), from, until })
-    }
-
-    /// Whether it separates, ends or stops members, so that one may not know the decisions of the others.
-    fn is_of_members(&self) -> bool {
-        !matches!(self.kind.as_str(), "pause-client" | "kill-client" | "cut-client" | "one-server")
     }
 }
 

@@ -1,216 +1,406 @@
-//! Registers: whether one order explains all results (Wing and Gong, with Lowe's memory of states that were tried).
+//! Registers: whether one order explains all results, and whether sessions keep to it.
 //!
-//! The simulator compares with the order that its servers have applied. Of real servers it is unknown, so it is looked
-//! for. The versions in the replies keep the search short: a write that made version 7 has one place.
+//! A search for an order is exponential in the operations at the same time (Wing and Gong). ZooKeeper's versions make it
+//! needless: the write that made version 7 has the seventh place. What remains is a window of time for each version,
+//! from calls and replies, and which write of unknown outcome made a version that no reply names.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Judgement, Line};
+use super::{Excuses, Judgement, Line, Wrong, seconds};
 
 /// An operation on one register.
-#[derive(Debug, Clone)]
-struct Operation {
-    client: String,
+struct Operation<'a> {
+    key: u64,
+    client: &'a str,
+    op: &'a str,
+    result: &'a str,
+    value: &'a str,
+    /// Of a compare-and-set.
+    expected: Option<u64>,
+    /// The version that was read or made, and the zxid of the write that made it.
+    state: Option<(u64, u64)>,
+    session: Option<&'a str>,
     called: u64,
-    /// `u64::MAX` if the outcome is unknown.
     returned: u64,
-    what: What,
 }
 
-#[derive(Debug, Clone)]
-enum What {
-    /// A read behind a write, which is linearizable.
-    Read(State),
-    /// A write, with the version that it made, if that is known.
-    Set { value: String, made: Option<u64> },
-    /// A write for one version.
-    CompareAndSet { value: String, expected: u64, is_applied: Option<bool> },
+/// The value of version 0.
+const FIRST: &str = "-";
+
+impl<'a> Operation<'a> {
+    fn parse(line: &Line<'a>) -> Result<Self, String> {
+        let op = line.one_of("op", &["plain", "synced", "fenced", "set", "cas"])?;
+        let results: &[_] = match op {
+            "set" => &["ok", "not", "unknown"],
+            "cas" => &["ok", "refused", "not", "unknown"],
+            _ => &["ok"],
+        };
+        let result = line.one_of("result", results)?;
+        let number = |name: &str, is_there| match line.optional(name)? {
+            number if number.is_some() == is_there => Ok(number),
+            _ => Err(line.wrong(name)),
+        };
+        let is_ok = result == "ok";
+        let (version, mzxid) = (number("version", is_ok)?, number("mzxid", is_ok)?);
+        Ok(Self {
+            key: line.number("key")?,
+            client: line.text("client"),
+            op,
+            result,
+            value: line.text("value"),
+            expected: number("expected", op == "cas")?,
+            state: version.zip(mzxid),
+            session: Some(line.text("session")).filter(|session| *session != "-"),
+            called: line.number("called")?,
+            returned: line.number("returned")?,
+        })
+    }
+
+    fn is_write(&self) -> bool {
+        matches!(self.op, "set" | "cas")
+    }
+
+    /// Whether this write may have made a version.
+    fn can_make(&self, version: u64) -> Result<(), String> {
+        let made = match (self.result, self.expected) {
+            ("ok", _) => self.state.map(|(made, _)| made),
+            ("unknown", None) => Some(version),
+            ("unknown", Some(expected)) => expected.checked_add(1),
+            _ => return Err("whose write was refused".to_owned()),
+        };
+        match made {
+            Some(made) if made != version => Err(format!("whose write made version {made}")),
+            _ => Ok(()),
+        }
+    }
 }
 
-/// The value and the version.
-type State = (String, u64);
+/// A version of a register.
+#[derive(Clone, Copy)]
+struct Version<'a> {
+    value: &'a str,
+    mzxid: u64,
+    /// It was made after this call and before this reply.
+    window: (u64, u64),
+}
 
-/// The number of states after which the search gives up, which is reported.
-const STATES: usize = 2_000_000;
+type Versions<'a> = BTreeMap<u64, Version<'a>>;
 
 pub(super) fn judge<'a>(
     lines: impl Iterator<Item = &'a Line<'a>>,
+    excuses: &Excuses<'_>,
     judgement: &mut Judgement,
 ) -> Result<(), String> {
-    let mut registers: BTreeMap<u64, Vec<&Line<'_>>> = BTreeMap::new();
-    let mut count = 0;
-    for line in lines {
-        registers.entry(line.number("key")?).or_default().push(line);
-        count += 1;
+    let operations = lines.map(Operation::parse).collect::<Result<Vec<_>, _>>()?;
+    let mut registers: BTreeMap<u64, Vec<&Operation<'_>>> = BTreeMap::new();
+    for operation in &operations {
+        registers.entry(operation.key).or_default().push(operation);
     }
-    let (mut undecided, mut unknown, mut stale_plain, mut stale_synced) = (0, 0, 0, 0);
-    for (key, lines) in &registers {
-        let mut operations = Vec::new();
-        for line in lines {
-            operations.extend(parse(line)?);
-        }
-        unknown += operations.iter().filter(|operation| operation.returned == u64::MAX).count();
-        match explain(&operations) {
-            Explained::Yes => {}
-            Explained::No(at, client) => {
-                judgement.violation(
-                    at,
-                    format_args!("register {key}: no order explains the result of {client}"),
-                );
-            }
-            Explained::Undecided => undecided += 1,
-        }
-        check_sessions(*key, lines, judgement)?;
-        for (op, stale) in [("plain", &mut stale_plain), ("synced", &mut stale_synced)] {
-            *stale += stale_reads(lines, op)?;
-        }
+    let mut versions = BTreeMap::new();
+    for (key, operations) in &registers {
+        let mut register = Register { key: *key, operations, judgement };
+        versions.insert(*key, register.explain());
+        register.check_last();
     }
+    check_zxids(&versions, judgement);
+    check_sessions(&operations, &versions, judgement);
+    let count = |is: &dyn Fn(&Operation<'_>) -> bool| operations.iter().filter(|of| is(of)).count();
+    let answered = |of: &Operation<'_>| of.result == "ok";
+    judgement.check_lacking(
+        "operations on registers have no session",
+        count(&|of| answered(of) && of.session.is_none()),
+        count(&answered),
+    );
     judgement.figure("registers", registers.len());
-    judgement.figure("operations on registers", count);
-    judgement.figure("writes of registers with an unknown outcome", unknown);
-    judgement.figure("registers without a verdict", undecided);
-    judgement.figure("stale plain reads", stale_plain);
-    judgement.figure("stale reads behind a sync", stale_synced);
+    judgement.figure("operations on registers", operations.len());
+    judgement.figure("writes of registers", count(&|of| of.is_write() && answered(of)));
+    judgement.figure("fenced reads of registers", count(&|of| of.op == "fenced"));
+    judgement
+        .figure("writes of registers with an unknown outcome", count(&|of| of.result == "unknown"));
+    for (op, figure) in [("plain", "stale plain reads"), ("synced", "stale reads behind a sync")] {
+        let stale =
+            registers.values().map(|of| stale_reads(op, of, excuses, judgement)).sum::<usize>();
+        judgement.figure(figure, stale);
+    }
     Ok(())
 }
 
-/// `None` for operations that have no effect, or no place in the order.
-fn parse(line: &Line<'_>) -> Result<Option<Operation>, String> {
-    let (op, result) = (line.text("op")?, line.text("result")?);
-    let value = line.text("value")?.to_owned();
-    let what = match (op, result) {
-        ("plain" | "synced", _) | (_, "not") => return Ok(None),
-        ("fenced", _) => What::Read((value, line.number("version")?)),
-        ("set", "refused") => return Ok(None),
-        ("set", _) => What::Set { value, made: line.optional("version")? },
-        ("cas", _) => {
-            let is_applied = match result {
-                "ok" => Some(true),
-                "refused" => Some(false),
-                _ => None,
-            };
-            What::CompareAndSet { value, expected: line.number("expected")?, is_applied }
-        }
-        _ => return Err(format!("line {}: op={op} is not known", line.number)),
-    };
-    let returned = if result == "unknown" { u64::MAX } else { line.number("returned")? };
-    let (client, called) = (line.text("client")?.to_owned(), line.number("called")?);
-    Ok(Some(Operation { client, called, returned, what }))
+/// A register that is judged.
+struct Register<'a, 'b> {
+    key: u64,
+    operations: &'b [&'b Operation<'a>],
+    judgement: &'b mut Judgement,
 }
 
-enum Explained {
-    Yes,
-    /// The operation at which the longest attempt ended.
-    No(u64, String),
-    Undecided,
-}
+impl<'a> Register<'a, '_> {
+    fn wrong(&mut self, at: u64, text: impl std::fmt::Display) {
+        self.judgement.violation("register", at, format_args!("register {}: {text}", self.key));
+    }
 
-/// Looks for an order.
-fn explain(operations: &[Operation]) -> Explained {
-    let mut order: Vec<&Operation> = operations.iter().collect();
-    order.sort_by_key(|operation| operation.called);
-    let needed = order.iter().filter(|operation| operation.returned != u64::MAX).count();
-    let words = order.len().div_ceil(64);
-    let mut tried: HashSet<(Vec<u64>, State)> = HashSet::new();
-    // The operations ordered so far, the state behind them, and the number of them whose outcome is known.
-    let mut open = vec![(vec![0_u64; words], ("-".to_owned(), 0_u64), 0)];
-    let (mut furthest, mut blocked) = (0, None);
-    while let Some((done, state, count)) = open.pop() {
-        if count == needed {
-            return Explained::Yes;
-        }
-        if tried.len() > STATES {
-            return Explained::Undecided;
-        }
-        let is_done = |at: usize| done[at / 64] & (1 << (at % 64)) != 0;
-        let rest: Vec<_> = (0..order.len()).filter(|at| !is_done(*at)).collect();
-        // An operation may be next if it was called before all others had returned.
-        let first_return = rest.iter().map(|at| order[*at].returned).min().unwrap_or(u64::MAX);
-        let mut next = Vec::new();
-        for at in rest.iter().copied().filter(|at| order[*at].called <= first_return) {
-            let Some(after) = apply(&order[at].what, &state) else { continue };
-            let mut done = done.clone();
-            done[at / 64] |= 1 << (at % 64);
-            if tried.insert((done.clone(), after.clone())) {
-                next.push((done, after, count + usize::from(order[at].returned != u64::MAX)));
+    /// Looks for an order. Returns the versions that replies have named.
+    fn explain(&mut self) -> Versions<'a> {
+        let (operations, before) = (self.operations, self.judgement.violations.len());
+        let writes = || operations.iter().filter(|operation| operation.is_write());
+        let mut writers: BTreeMap<&str, &Operation<'_>> = BTreeMap::new();
+        for write in writes() {
+            if writers.insert(write.value, write).is_some() || write.value == FIRST {
+                self.wrong(write.called, format_args!("{} is written twice", write.value));
             }
         }
-        if next.is_empty() && (blocked.is_none() || count > furthest) {
-            let at = rest.iter().copied().find(|at| order[*at].returned == first_return);
-            blocked = at.map(|at| (order[at].called, order[at].client.clone()));
+        let mut versions = Versions::new();
+        let mut places = BTreeMap::new();
+        for operation in operations {
+            self.add_state(&mut versions, &mut places, &writers, operation);
         }
-        furthest = furthest.max(count);
-        // The earliest call is tried first.
-        next.reverse();
-        open.append(&mut next);
+        if self.judgement.violations.len() > before {
+            return versions;
+        }
+        let applied = writes().filter(|of| matches!(of.result, "ok" | "unknown")).count();
+        let last = versions.last_key_value().map_or(0, |(last, _)| *last);
+        if last > applied as u64 {
+            self.wrong(0, format_args!("version {last} after {applied} writes"));
+            return versions;
+        }
+        let window = |version| versions.get(&version).map_or((0, u64::MAX), |of| of.window);
+        let mut windows = vec![(0, 0)];
+        windows.extend((1..=last).map(window));
+        close(&mut windows);
+        for refusal in operations.iter().filter(|of| of.result == "refused") {
+            self.add_refusal(&mut windows, last, refusal);
+        }
+        for read in operations.iter().filter(|of| of.op == "fenced") {
+            // The next version was made after its call.
+            if let Some(next) = read.state.and_then(|(version, _)| windows.get_mut(at(version) + 1))
+            {
+                next.0 = next.0.max(read.called);
+            }
+        }
+        close(&mut windows);
+        let used: BTreeSet<_> = versions.values().map(|version| version.value).collect();
+        let free = writes().filter(|of| of.result == "unknown" && !used.contains(of.value));
+        self.fill(&mut windows, &versions, free.copied().collect());
+        versions
     }
-    let (at, client) = blocked.unwrap_or_default();
-    Explained::No(at, client)
+
+    /// Adds the version that an operation has read or made.
+    fn add_state(
+        &mut self,
+        versions: &mut Versions<'a>,
+        places: &mut BTreeMap<&'a str, u64>,
+        writers: &BTreeMap<&str, &Operation<'_>>,
+        operation: &Operation<'a>,
+    ) {
+        let Some((version, mzxid)) = operation.state else { return };
+        let Operation { value, client, called, returned, .. } = *operation;
+        let called_write = match writers.get(value) {
+            _ if version == 0 && (value != FIRST || operation.is_write()) => {
+                Err("at which there is no write".to_owned())
+            }
+            _ if version == 0 => Ok(0),
+            None => Err("which no client wrote".to_owned()),
+            Some(writer) => writer.can_make(version).map(|()| writer.called),
+        };
+        let from = match called_write {
+            Ok(from) => from,
+            Err(text) => {
+                let text = format_args!("{client} read {value} at version {version}, {text}");
+                return self.wrong(called, text);
+            }
+        };
+        if operation.expected.is_some_and(|of| of.checked_add(1) != Some(version)) {
+            let text = format_args!("the compare-and-set of {client} made version {version}");
+            self.wrong(called, text);
+        }
+        let place = *places.entry(value).or_insert(version);
+        if place != version {
+            self.wrong(called, format_args!("{value} is version {place} and {version}"));
+        }
+        let fresh = Version { value, mzxid, window: (from, u64::MAX) };
+        let known = versions.entry(version).or_insert(fresh);
+        known.window.1 = known.window.1.min(returned);
+        if (known.value, known.mzxid) != (value, mzxid) {
+            let text =
+                format_args!("version {version} is {value} of {client}, and {}", known.value);
+            self.wrong(called, text);
+        }
+    }
+
+    /// A refused compare-and-set: the version was another one than the expected one, between call and reply. Somebody had
+    /// seen the expected one before, so that it was a later one. No reply may name that.
+    fn add_refusal(&mut self, windows: &mut Vec<(u64, u64)>, last: u64, refusal: &Operation<'_>) {
+        let expected = refusal.expected.filter(|of| *of <= last).map(at);
+        let seen = expected
+            .filter(|of| windows.get(*of).is_some_and(|(_, until)| *until <= refusal.called));
+        let Some(expected) = seen else {
+            let text = format_args!("{} expected a version that nobody had seen", refusal.client);
+            return self.wrong(refusal.called, text);
+        };
+        if expected + 1 == windows.len() {
+            windows.push((0, u64::MAX));
+        }
+        if let Some((_, until)) = windows.get_mut(expected + 1) {
+            *until = refusal.returned.min(*until);
+        }
+    }
+
+    /// Fills the versions that no reply names with writes of unknown outcome, and places all in time, each as early as
+    /// possible. That is exact: a write that waits for a later version can only be one that was called later.
+    fn fill(
+        &mut self,
+        windows: &mut [(u64, u64)],
+        versions: &Versions<'_>,
+        mut free: Vec<&Operation<'_>>,
+    ) {
+        free.sort_by_key(|write| std::cmp::Reverse(write.called));
+        let (mut sets, mut conditional) = (Vec::new(), BTreeMap::new());
+        for write in free {
+            match write.expected.map(|expected| expected.saturating_add(1)) {
+                None => sets.push(write.called),
+                // The earliest comes last.
+                Some(version) => drop(conditional.insert(version, write.called)),
+            }
+        }
+        let mut now = 0;
+        for (version, (from, until)) in (0..).zip(windows).skip(1) {
+            if !versions.contains_key(&version) {
+                let of_version =
+                    conditional.get(&version).copied().filter(|called| called <= until);
+                let Some(called) = of_version.or_else(|| sets.pop()) else {
+                    return self.wrong(*from, format_args!("no write explains version {version}"));
+                };
+                *from = (*from).max(called);
+            }
+            now = now.max(*from);
+            if now > *until {
+                let early = seconds(now - *until);
+                return self.wrong(
+                    *until,
+                    format_args!(
+                        "no order explains version {version}: it was seen {early} too early"
+                    ),
+                );
+            }
+        }
+    }
+
+    /// The last reply to a write is followed by a read.
+    fn check_last(&mut self) {
+        let writes = self.operations.iter().filter(|of| of.is_write() && of.result == "ok");
+        let Some(last) = writes.map(|write| write.returned).max() else { return };
+        if !self.operations.iter().any(|of| of.op == "fenced" && of.called >= last) {
+            self.wrong(last, "it was not read at the end");
+        }
+    }
 }
 
-/// The state after an operation; `None` if its result does not fit.
-fn apply(what: &What, state: &State) -> Option<State> {
-    let next = state.1 + 1;
-    match what {
-        What::Read(read) => (read == state).then(|| state.clone()),
-        What::Set { value, made } => {
-            made.is_none_or(|made| made == next).then(|| (value.clone(), next))
-        }
-        What::CompareAndSet { expected, is_applied: Some(false), .. } => {
-            (*expected != state.1).then(|| state.clone())
-        }
-        What::CompareAndSet { value, expected, .. } => {
-            (*expected == state.1).then(|| (value.clone(), next))
-        }
+/// The index of a version. No history has as many as this saturates at.
+fn at(version: u64) -> usize {
+    usize::try_from(version).unwrap_or(usize::MAX - 1)
+}
+
+/// No version is made after a later one: the second numbers do not fall.
+fn close(windows: &mut [(u64, u64)]) {
+    let mut next = u64::MAX;
+    for (_, until) in windows.iter_mut().rev() {
+        next = next.min(*until);
+        *until = next;
     }
 }
 
-/// In one session, versions do not go back. Each client makes one request at a time.
-fn check_sessions(key: u64, lines: &[&Line<'_>], judgement: &mut Judgement) -> Result<(), String> {
-    let mut last: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-    let mut reads = Vec::new();
-    for line in lines {
-        if let (Some(session), "ok") = (line.fields.get("session"), line.text("result")?)
-            && *session != "-"
-        {
-            let (client, at) = (line.text("client")?, line.number("called")?);
-            reads.push((at, client, *session, line.number("version")?));
+/// The zxids of all writes are in the order of the versions, and in that of their calls and replies.
+fn check_zxids(registers: &BTreeMap<u64, Versions<'_>>, judgement: &mut Judgement) {
+    let mut writes = Vec::new();
+    for (key, versions) in registers {
+        let mut last = 0;
+        for (version, of) in versions {
+            if *version > 0 && of.window.0 <= of.window.1 {
+                writes.push((of.mzxid, of.window, *key, *version));
+            }
+            if of.mzxid <= last {
+                judgement.violation("register", of.window.0, format_args!("register {key}: the zxid of version {version} is not above that of the one before"));
+            }
+            last = of.mzxid;
         }
     }
-    reads.sort_unstable();
-    for (at, client, session, version) in reads {
-        let last = last.entry((client, session)).or_insert(version);
-        if version < *last {
+    writes.sort_unstable();
+    let (mut now, mut before) = (0, 0);
+    for (mzxid, (from, until), key, version) in writes {
+        now = now.max(from);
+        if mzxid == before || now > until {
             judgement.violation(
-                at,
+                "register",
+                until,
                 format_args!(
-                    "register {key}: {client} read version {version} after {last} in one session"
+                    "register {key}: the zxid of version {version} is that of a later write"
                 ),
             );
         }
-        *last = version.max(*last);
+        before = mzxid;
     }
-    Ok(())
 }
 
-/// The number of reads that miss a write that was acknowledged before they were called.
-fn stale_reads(lines: &[&Line<'_>], op: &str) -> Result<usize, String> {
-    let mut written = Vec::new();
-    for line in lines {
-        if matches!(line.text("op")?, "set" | "cas")
-            && line.text("result")? == "ok"
-            && let Some(version) = line.optional("version")?
-        {
-            written.push((line.number("returned")?, version));
-        }
-    }
-    let mut stale = 0;
-    for line in lines {
-        if line.text("op")? != op {
+/// What a client has seen in a session, it sees from then on: nothing goes back, in all registers together. Each client
+/// makes one request at a time.
+fn check_sessions(
+    operations: &[Operation<'_>],
+    registers: &BTreeMap<u64, Versions<'_>>,
+    judgement: &mut Judgement,
+) {
+    let mut order: Vec<_> = operations.iter().collect();
+    order.sort_by_key(|operation| operation.called);
+    // The greatest zxid of each session.
+    let mut seen: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for operation in order {
+        let Operation {
+            client, session: Some(session), state: Some((version, mzxid)), key, ..
+        } = *operation
+        else {
             continue;
+        };
+        let seen = seen.entry((client, session)).or_default();
+        let next = registers.get(&key).and_then(|of| of.range(version.saturating_add(1)..).next());
+        if let Some((next, _)) = next.filter(|(_, of)| !operation.is_write() && of.mzxid <= *seen) {
+            judgement.violation(
+                "session",
+                operation.called,
+                format_args!("register {key}: {client} read version {version} in a session that had seen a state with version {next}"),
+            );
         }
-        let (called, version) = (line.number("called")?, line.number("version")?);
-        stale += usize::from(written.iter().any(|(at, made)| *at < called && *made > version));
+        *seen = mzxid.max(*seen);
     }
-    Ok(stale)
+}
+
+/// The number of reads that miss a write that was acknowledged before they were called. A follower may lag, but not for
+/// longer than the slack; behind a sync, only a fault of members excuses it.
+fn stale_reads(
+    op: &str,
+    operations: &[&Operation<'_>],
+    excuses: &Excuses<'_>,
+    judgement: &mut Judgement,
+) -> usize {
+    let made = |of: &Operation<'_>| of.state.filter(|_| of.is_write()).map(|(version, _)| version);
+    let mut writes: Vec<_> =
+        operations.iter().filter_map(|of| Some((made(of)?, of.returned))).collect();
+    writes.sort_unstable();
+    close(&mut writes);
+    let mut stale = 0;
+    for read in operations.iter().filter(|of| of.op == op) {
+        let Some((version, _)) = read.state else { continue };
+        let missed = writes.get(writes.partition_point(|(made, _)| *made <= version));
+        let Some((made, from)) = missed.copied().filter(|(_, at)| *at < read.called) else {
+            continue;
+        };
+        stale += 1;
+        let lag = read.called - from;
+        // Any member may be at fault, but no client.
+        let (is_docent, member, until) = (false, None, read.called);
+        let wrong = Wrong { client: "", is_docent, member, from, until };
+        let is_good =
+            if op == "plain" { lag <= excuses.slack } else { excuses.find(wrong).is_some() };
+        if !is_good {
+            let (key, client, lag) = (read.key, read.client, seconds(lag));
+            judgement.violation("stale", read.called, format_args!("register {key}: {client} read version {version} {lag} after the reply to the write of version {made}"));
+        }
+    }
+    stale
 }

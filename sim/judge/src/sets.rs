@@ -2,139 +2,216 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Judgement, Line};
+use super::holds::Grant;
+use super::{Excuses, Judgement, Line, Wrong};
 
-pub(super) fn judge(lines: &[Line<'_>], judgement: &mut Judgement) -> Result<(), String> {
-    let mut finals = BTreeMap::new();
-    for line in lines.iter().filter(|line| line.word == "final") {
-        let elements = line.text("elements")?.split(',').filter(|element| !element.is_empty());
-        let elements: Result<Vec<u64>, _> = elements.map(str::parse).collect();
-        let elements =
-            elements.map_err(|_| format!("line {}: not a list of numbers", line.number))?;
-        finals.insert(line.text("set")?, (line.optional("version")?, elements));
-    }
-    for set in ["naive", "proven"] {
-        let Some((_, elements)) = finals.get(set) else { continue };
-        check_memory(lines, set, elements, judgement)?;
-    }
-    let (version, elements) =
-        finals.get("guarded").ok_or("the guarded set was not read at the end")?;
-    check_guarded(lines, *version, elements, judgement)
-}
+/// A set at the end: the version of its node, and the elements.
+type Last = (Option<u64>, Vec<u64>);
 
-/// A set in memory. An element that a naive holder loses is counted; one that a proven holder loses is a violation.
-fn check_memory(
+/// The sets in memory, with the names of their figures.
+const IN_MEMORY: [(&str, &str, &str); 2] = [
+    ("naive", "elements of the naive set in memory", "lost of the naive set in memory"),
+    ("proven", "elements of the proven set in memory", "lost of the proven set in memory"),
+];
+
+pub(super) fn judge(
     lines: &[Line<'_>],
-    set: &str,
-    elements: &[u64],
+    grants: &[Grant<'_>],
+    excuses: &Excuses<'_>,
     judgement: &mut Judgement,
 ) -> Result<(), String> {
-    let there: BTreeSet<_> = elements.iter().copied().collect();
-    let (mut written, mut lost) = (0, 0);
-    for line in lines.iter().filter(|line| line.word == "memory") {
-        if line.text("set")? != set {
-            continue;
+    let mut last: BTreeMap<&str, Last> = BTreeMap::new();
+    for line in lines.iter().filter(|line| line.word == "final") {
+        let set = line.one_of("set", &["naive", "proven", "guarded"])?;
+        if last.insert(set, (line.optional("version")?, line.list("elements")?)).is_some() {
+            return Err(format!("the {set} set was read twice at the end"));
         }
-        written += 1;
-        let (element, client, at) =
-            (line.number("element")?, line.text("client")?, line.number("at")?);
-        if there.contains(&element) {
+    }
+    let mut take = |set: &str| {
+        last.remove(set).ok_or_else(|| format!("the {set} set was not read at the end"))
+    };
+    let mut memory: BTreeMap<&str, Vec<Write<'_>>> = BTreeMap::new();
+    for line in lines.iter().filter(|line| line.word == "memory") {
+        let set = line.one_of("set", &["naive", "proven"])?;
+        memory.entry(set).or_default().push(Write::parse(line)?);
+    }
+    for (set, of_written, of_lost) in IN_MEMORY {
+        let writes = memory.remove(set).unwrap_or_default();
+        judgement.figure(of_written, writes.len());
+        let (_, elements) = take(set)?;
+        let lost = check_memory(set, writes, &elements, (grants, excuses), judgement);
+        judgement.figure(of_lost, lost);
+    }
+    let guarded = lines.iter().filter(|line| line.word == "guarded");
+    let writes = guarded.map(Guarded::parse).collect::<Result<Vec<_>, _>>()?;
+    check_guarded(writes, take("guarded")?, grants, judgement);
+    Ok(())
+}
+
+/// A write of a set in memory: what was read, and one more element.
+struct Write<'a> {
+    at: u64,
+    read: u64,
+    element: u64,
+    client: &'a str,
+    is_docent: bool,
+    token: Option<u64>,
+}
+
+impl<'a> Write<'a> {
+    fn parse(line: &Line<'a>) -> Result<Self, String> {
+        Ok(Self {
+            at: line.number("at")?,
+            read: line.number("read")?,
+            element: line.number("element")?,
+            client: line.text("client"),
+            is_docent: line.is_docent()?,
+            token: line.optional("token")?,
+        })
+    }
+}
+
+/// The elements of a set at the end, with their places.
+fn places(rule: &str, elements: &[u64], judgement: &mut Judgement) -> BTreeMap<u64, usize> {
+    let mut places = BTreeMap::new();
+    for (at, element) in elements.iter().enumerate() {
+        if places.insert(*element, at).is_some() {
+            judgement.violation(rule, 0, format_args!("the set has {element} twice"));
+        }
+    }
+    places
+}
+
+/// A set in memory. Returns the number of elements that were lost. An element is lost to a write behind it, of what was
+/// read in front of it: two clients acted as holders at once, which has an excuse if the set is the naive one.
+fn check_memory(
+    set: &str,
+    mut writes: Vec<Write<'_>>,
+    elements: &[u64],
+    (grants, excuses): (&[Grant<'_>], &Excuses<'_>),
+    judgement: &mut Judgement,
+) -> usize {
+    writes.sort_by_key(|write| write.at);
+    let places = places("memory", elements, judgement);
+    let written: BTreeSet<_> = writes.iter().map(|write| write.element).collect();
+    for element in places.keys().filter(|element| !written.contains(element)) {
+        judgement.violation(
+            "memory",
+            0,
+            format_args!("the {set} set has {element}, which no client wrote"),
+        );
+    }
+    let mut lost = 0;
+    for (at, write) in writes.iter().enumerate() {
+        if places.contains_key(&write.element) {
             continue;
         }
         lost += 1;
-        let text = format!("the {set} set in memory has lost {element} of {client}");
-        if set == "proven" {
-            judgement.violation(at, text);
-        } else {
-            judgement.counted.push((at, text));
-        }
+        let text =
+            format!("the {set} set in memory has lost {} of {}", write.element, write.client);
+        let other = writes.iter().skip(at + 1).find(|other| other.read < write.at);
+        let Some(other) = other.filter(|_| set == "naive") else {
+            judgement.violation("memory", write.at, text);
+            continue;
+        };
+        let is_stale = match (write.token, other.token) {
+            (Some(one), Some(two)) => one < two,
+            _ => write.is_docent,
+        };
+        let (stale, owner) = if is_stale { (write, other) } else { (other, write) };
+        let Write { client, is_docent, token, .. } = *stale;
+        let grant = grants.iter().find(|of| of.client == client && Some(of.token) == token);
+        let (member, from) = (grant.and_then(|of| of.member), write.read.max(other.read));
+        let wrong = Wrong { client, is_docent, member, from, until: write.at };
+        judgement.overlap("memory", &text, wrong, owner.is_docent, excuses);
     }
-    let is_naive = set == "naive";
-    let (of_written, of_lost) = if is_naive {
-        ("elements of the naive set in memory", "lost of the naive set in memory")
-    } else {
-        ("elements of the proven set in memory", "lost of the proven set in memory")
-    };
-    judgement.figure(of_written, written);
-    judgement.figure(of_lost, lost);
-    Ok(())
+    lost
+}
+
+/// A guarded write.
+struct Guarded<'a> {
+    element: u64,
+    client: &'a str,
+    token: u64,
+    called: u64,
+    returned: u64,
+    outcome: &'a str,
+}
+
+impl<'a> Guarded<'a> {
+    fn parse(line: &Line<'a>) -> Result<Self, String> {
+        line.is_docent()?;
+        Ok(Self {
+            element: line.number("element")?,
+            client: line.text("client"),
+            token: line.number("token")?,
+            called: line.number("called")?,
+            returned: line.number("returned")?,
+            outcome: line.one_of("outcome", &["applied", "not", "unknown"])?,
+        })
+    }
 }
 
 /// The set in a node, each write of which is guarded. Its elements are in the order in which they were written.
 fn check_guarded(
-    lines: &[Line<'_>],
-    version: Option<u64>,
-    elements: &[u64],
+    writes: Vec<Guarded<'_>>,
+    (version, elements): Last,
+    grants: &[Grant<'_>],
     judgement: &mut Judgement,
-) -> Result<(), String> {
-    let mut place: BTreeMap<u64, usize> = BTreeMap::new();
-    for (at, element) in elements.iter().enumerate() {
-        if place.insert(*element, at).is_some() {
-            judgement.violation(0, format_args!("the guarded set has {element} twice"));
-        }
-    }
+) {
+    let mut places = places("guarded", &elements, judgement);
+    let mut wrong = |at: u64, text: String| judgement.violation("guarded", at, text);
     if version.is_none_or(|version| version != elements.len() as u64) {
-        let count = elements.len();
-        judgement.violation(
-            0,
-            format_args!(
-                "the guarded set has {count} elements after {version:?} writes: one was lost"
-            ),
-        );
+        let (count, version) =
+            (elements.len(), version.map_or("-".to_owned(), |of| of.to_string()));
+        wrong(0, format!("the set has {count} elements after {version} writes: one was lost"));
     }
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut unknown_applied = 0;
-    // Of the writes: the place, the token, the times.
     let mut applied = Vec::new();
-    for line in lines.iter().filter(|line| line.word == "guarded") {
-        let (element, client, outcome) =
-            (line.number("element")?, line.text("client")?, line.text("outcome")?);
-        let (called, returned) = (line.number("called")?, line.number("returned")?);
-        *counts.entry(outcome).or_default() += 1;
-        let at = place.remove(&element);
-        match (outcome, at) {
-            ("applied", None) => {
-                judgement.violation(
-                    returned,
-                    format_args!("the guarded write of {element} by {client} is lost"),
-                );
-            }
-            ("not", Some(_)) => judgement.violation(
-                returned,
-                format_args!(
-                    "the guarded write of {element} by {client} was refused, but is there"
-                ),
-            ),
-            ("unknown", Some(_)) => unknown_applied += 1,
+    for write in &writes {
+        let Guarded { element, client, token, .. } = write;
+        *counts.entry(write.outcome).or_default() += 1;
+        let place = places.remove(element);
+        let name = format!("the guarded write of {element} by {client}");
+        match (write.outcome, place) {
+            ("applied", None) => wrong(write.returned, format!("{name} is lost")),
+            ("not", Some(_)) => wrong(write.returned, format!("{name} was refused, but is there")),
+            ("unknown", Some(_)) => *counts.entry("unknown, but there").or_default() += 1,
             _ => {}
         }
-        if let Some(at) = at {
-            let returned = if outcome == "applied" { returned } else { u64::MAX };
-            applied.push((at, line.optional("token")?, called, returned, element));
+        let Some(place) = place else { continue };
+        applied.push((place, write));
+        let Some(own) = grants.iter().find(|of| of.client == *client && of.token == *token) else {
+            wrong(write.called, format!("{name} has token {token}, which none of its holds has"));
+            continue;
+        };
+        // The check of the lock node must have failed, whatever the order of the set.
+        let later = grants
+            .iter()
+            .find(|of| of.lock == own.lock && of.token > *token && of.granted < write.called);
+        if let Some(later) = later {
+            let token = later.token;
+            wrong(write.called, format!("{name} was called after token {token} was granted"));
         }
     }
-    for element in place.keys() {
-        judgement
-            .violation(0, format_args!("the guarded set has {element}, which no client wrote"));
+    for element in places.keys() {
+        wrong(0, format!("the set has {element}, which no client wrote"));
     }
-    applied.sort_unstable();
-    let (mut greatest, mut latest_call) = (0, 0);
-    for (_, token, called, returned, element) in &applied {
-        if let Some(token) = token {
-            if *token < greatest {
-                judgement.violation(
-                    *called,
-                    format_args!(
-                        "the guarded write of {element} has token {token}, behind one of {greatest}"
-                    ),
-                );
-            }
-            greatest = greatest.max(*token);
-        }
-        if *returned < latest_call {
-            judgement.violation(
+    applied.sort_by_key(|(place, _)| *place);
+    let (mut greatest, mut latest_call) = (None, 0);
+    for (_, write) in applied {
+        let Guarded { element, token, called, .. } = write;
+        if let Some(other) = greatest.filter(|greatest| token <= greatest) {
+            wrong(
                 *called,
-                format_args!("the guarded write of {element} had returned before one in front of it was called"),
+                format!("the write of {element} has token {token}, behind one of {other}"),
+            );
+        }
+        greatest = greatest.max(Some(*token));
+        if write.outcome == "applied" && write.returned < latest_call {
+            wrong(
+                *called,
+                format!("the write of {element} had returned before one in front of it was called"),
             );
         }
         latest_call = latest_call.max(*called);
@@ -143,6 +220,5 @@ fn check_guarded(
     judgement.figure("guarded writes", count("applied"));
     judgement.figure("guarded writes refused", count("not"));
     judgement.figure("guarded writes with an unknown outcome", count("unknown"));
-    judgement.figure("of them applied", unknown_applied);
-    Ok(())
+    judgement.figure("of them applied", count("unknown, but there"));
 }

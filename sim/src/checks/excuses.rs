@@ -1,4 +1,4 @@
-//! Why something may be believed to be held although its node is gone. Nothing excuses a hold whose node exists: a contender
+//! Reasons for a belief in a hold whose node is gone. Nothing excuses a hold whose node exists: a contender
 //! that is granted its lock is wrong.
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ pub(crate) type Key = (u64, u64);
 /// The second number of a key that stands for the proven bound of the first.
 const BOUND: u64 = u64::MAX - 1;
 
-/// A hold or a leadership that is believed in, as far as a conflict concerns it.
+/// The part of a believed hold or leadership that a conflict depends on.
 pub(crate) struct Believed<'a> {
     pub(crate) pid: Pid,
     pub(crate) client: &'a Client,

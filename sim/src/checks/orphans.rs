@@ -15,7 +15,7 @@ const LOOKS_EVERY: Nanos = SECOND;
 #[derive(Default)]
 pub(crate) struct Orphans {
     next_look: Nanos,
-    /// With the time since.
+    /// The orphans, with the time of their discovery.
     unused: BTreeMap<String, Nanos>,
     reported: BTreeSet<String>,
 }

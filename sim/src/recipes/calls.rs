@@ -318,7 +318,7 @@ impl<'a> Checker<'a> {
             let data = data.as_ref().map_or("nothing".to_owned(), |data| short(data));
             self.bad(call, format_args!("{data} with {stat:?} was never there"));
         } else if ranges.iter().all(|(_, at, _)| at > done) {
-            self.bad(call, "returned what was not applied yet");
+            self.bad(call, "returned a value that was not applied yet");
         }
     }
 

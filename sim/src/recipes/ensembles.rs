@@ -31,7 +31,7 @@ const CONNECTED_WITHIN: Nanos = 30 * SECOND;
 pub enum Step {
     /// Follows the members of the ensemble.
     Track {
-        /// For how long.
+        /// The duration.
         for_ms: u64,
         /// Whether it goes on then, until the worker has done its steps.
         stays: bool,

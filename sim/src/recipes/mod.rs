@@ -1,4 +1,4 @@
-//! The recipes under test, each in a module of its own: its steps as data, how they are drawn, what they do, and what must
+//! The recipes under test, each in its own module: its steps as data, how they are drawn, what they do, and what must
 //! hold. A new recipe is a module, and a line in this list.
 
 macro_rules! recipes {

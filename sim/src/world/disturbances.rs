@@ -1,4 +1,4 @@
-//! The disturbances that faults cause: when they happened, and until when they may have effects.
+//! The disturbances that faults cause: their times, and the end of their possible effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 

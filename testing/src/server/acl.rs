@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_is_refused() {
+    fn invalid_ids_are_refused() {
         for (scheme, id) in [
             ("world", "somebody"),
             ("digest", "x"),

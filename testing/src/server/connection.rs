@@ -10,7 +10,15 @@ use docent_protocol::{
     reply::ReplyHeader, xid,
 };
 
-use super::{acl::Ident, four_letter_words::SET_TRACE_MASK, requests::Waiting};
+use super::{acl::Ident, messages::Waiting};
+
+/// The word that is followed by an eight-byte mask.
+pub(crate) const SET_TRACE_MASK: [u8; 4] = *b"stmk";
+
+/// The default trace mask, which `gtmk` shows until `stmk` sets another.
+///
+/// Source: `ZooTrace.traceMask`: client requests, session and warning traces, and server packets.
+pub(crate) const TRACE_MASK: u64 = 306;
 
 /// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,7 +157,7 @@ impl Connection {
         }
         let Some(&start) = self.input.first_chunk::<{ frame::LENGTH_SIZE }>() else {
             if std::mem::take(&mut self.is_input_large) {
-                // The rest goes to a buffer of its own size; the large one is given back.
+                // The rest goes to a buffer of its size; the large one is given back.
                 self.is_input_large = self.input.len() > KEPT;
                 self.input = BytesMut::from(&self.input[..]);
             }

@@ -8,19 +8,9 @@ use docent_protocol::OpCode;
 use super::{
     connection::Connection,
     ensemble::{Ensemble, Member, Role},
-    links::Body,
+    messages::Body,
     sessions::Sessions,
 };
-
-/// What a test has switched on.
-#[derive(Debug, Default)]
-pub(super) struct Controls {
-    /// The number of requests still to be rejected with `ThrottledOp`.
-    throttled: u32,
-    /// Whether a leader commits what it alone has accepted.
-    #[cfg(docent_sim)]
-    pub(super) commits_alone: bool,
-}
 
 impl Ensemble {
     /// Expires a session: its connection is closed without a reply, and its ephemeral nodes are deleted. Returns

@@ -15,8 +15,8 @@ use std::{
 use super::{
     config::millis,
     ensemble::{Ensemble, Following, Leading, Learner, Role},
-    links::Body,
     membership::Membership,
+    messages::Body,
     sessions::Sessions,
 };
 

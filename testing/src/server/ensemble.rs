@@ -31,22 +31,15 @@ use bytes::{Bytes, BytesMut};
 
 use super::{
     config::{Config, millis},
-    connection::{Connection, Input, State},
-    controls::Controls,
-    four_letter_words::TRACE_MASK,
-    inspect::Record,
-    links::{Links, Message},
-    log::Entry,
+    connection::{Connection, Input, State, TRACE_MASK},
     membership::Membership,
-    requests::Context,
+    messages::{ConnectionId, Context, Entry, Links, Message},
     session_passwd::session_passwd,
     sessions::Sessions,
+    test_state::{Controls, Record},
     tree::{Tree, Txn},
     watches::Watches,
 };
-
-/// The number of a connection of an [`Ensemble`]; numbers are not reused.
-pub type ConnectionId = u64;
 
 /// The current role of a member of an ensemble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -175,7 +168,7 @@ pub struct Ensemble {
     /// Connections with pending output, or about to be closed.
     pub(super) ready: BTreeSet<ConnectionId>,
     pub(super) links: Links,
-    /// Connections that have just got their session, or whose requests were delayed, and may have sent more already.
+    /// Connections that have just received their session, or whose requests were delayed, and may have sent more already.
     pub(super) opened: VecDeque<ConnectionId>,
     /// Whether messages are being delivered.
     pub(super) is_pumping: bool,

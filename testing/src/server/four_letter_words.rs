@@ -16,18 +16,11 @@ use docent_protocol::OpCode;
 use super::{
     config::millis,
     connection::{Connection, State},
-    ensemble::{ConnectionId, Ensemble, Role},
+    ensemble::{Ensemble, Role},
+    messages::ConnectionId,
     sessions::Sessions,
     version::Version,
 };
-
-/// The word that is followed by an eight-byte mask.
-pub(crate) const SET_TRACE_MASK: [u8; 4] = *b"stmk";
-
-/// The default trace mask, which `gtmk` shows until `stmk` sets another.
-///
-/// Source: `ZooTrace.traceMask`: client requests, session and warning traces, and server packets.
-pub(crate) const TRACE_MASK: u64 = 306;
 
 /// Whether a version knows a word. Other letters are a frame length above every limit.
 fn knows(version: Version, word: [u8; 4]) -> bool {

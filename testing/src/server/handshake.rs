@@ -11,9 +11,8 @@ use docent_protocol::{
 
 use super::{
     connection::State,
-    ensemble::{ConnectionId, Ensemble, Member, Role},
-    links::{Body, Resume},
-    requests::{Context, Write},
+    ensemble::{Ensemble, Member, Role},
+    messages::{Body, ConnectionId, Context, Resume, Write},
     version::Version,
 };
 

@@ -8,30 +8,9 @@ use docent_protocol::{EventType, Stat};
 use super::{
     connection::{Connection, State},
     ensemble::{Ensemble, Member},
+    test_state::{AppliedChange, Record},
     tree::{Change, Tree},
 };
-
-/// A change of a node that the servers have applied.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct AppliedChange {
-    /// The zxid of the change.
-    pub zxid: i64,
-    /// The path of the node.
-    pub path: String,
-    /// [`EventType::NodeCreated`], [`EventType::NodeDataChanged`] or [`EventType::NodeDeleted`].
-    pub event_type: EventType,
-    /// The data and the stat after the change; `None` for a deleted node.
-    pub node: Option<(Bytes, Stat)>,
-}
-
-/// The changes that were recorded and not taken yet.
-#[derive(Debug, Default)]
-pub(super) struct Record {
-    changes: Vec<AppliedChange>,
-    /// The zxid of the last recorded change.
-    until: i64,
-}
 
 impl Ensemble {
     /// The data and the stat of a node, in the tree of the member that has applied the most changes.

@@ -4,17 +4,12 @@
 //! healed, as TCP resends it; a connection that either end has given up meanwhile stays closed. Over a link that is
 //! not cut everything arrives at once.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::time::Duration;
 
 use super::{
     connection::{Connection, State},
     ensemble::{Ensemble, Role},
-    log::Entry,
-    requests::{Answer, Context, Forwarded},
+    messages::{Answer, Body, Message},
 };
 
 /// One end of a link: a member, or the clients of the member at the other end.
@@ -29,80 +24,6 @@ pub enum Peer {
 impl From<usize> for Peer {
     fn from(member: usize) -> Self {
         Self::Member(member)
-    }
-}
-
-/// A message between a leader and a learner.
-#[derive(Debug)]
-pub(super) struct Message {
-    /// The connection that carries it. A message of a connection that its receiver has closed is dropped.
-    pub(super) channel: u64,
-    pub(super) from: usize,
-    pub(super) to: usize,
-    pub(super) body: Body,
-}
-
-#[derive(Debug)]
-pub(super) enum Body {
-    /// From the leader, every half tick.
-    Ping,
-    /// The answer to it: the sessions heard of since the last one, with their timeouts in milliseconds.
-    Touched(BTreeMap<i64, u64>),
-    Propose(Arc<Entry>),
-    Ack(i64),
-    Commit(i64),
-    /// A write of the learner's client.
-    Request(Forwarded),
-    /// A reply without a transaction.
-    Answer(Context, Answer),
-    /// Whether a session exists. The question touches it.
-    Revalidate(Resume),
-    Revalidated(Resume, bool),
-    Sync(Context),
-    Synced(Context),
-    /// The end of the connection.
-    Closed,
-}
-
-/// A handshake with an existing session.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Resume {
-    pub(super) context: Context,
-    pub(super) timeout: u64,
-    pub(super) asked_read_only: Option<bool>,
-}
-
-/// The links between members.
-#[derive(Debug, Default)]
-pub(super) struct Links {
-    /// The links that are cut, with the messages held on them.
-    held: BTreeMap<(usize, usize), VecDeque<Message>>,
-    /// The messages that arrive now.
-    mail: VecDeque<Message>,
-    next_channel: u64,
-}
-
-impl Links {
-    pub(super) fn open(&mut self) -> u64 {
-        self.next_channel += 1;
-        self.next_channel
-    }
-
-    /// Delivers messages that have waited at their receiver.
-    pub(super) fn repost(&mut self, messages: VecDeque<Message>) {
-        self.mail.extend(messages);
-    }
-
-    pub(super) fn post(&mut self, message: Message) {
-        match self.held.get_mut(&(message.from, message.to)) {
-            Some(held) => held.push_back(message),
-            None => self.mail.push_back(message),
-        }
-    }
-
-    /// Whether two members reach each other.
-    pub(super) fn connects(&self, a: usize, b: usize) -> bool {
-        !self.held.contains_key(&(a, b)) && !self.held.contains_key(&(b, a))
     }
 }
 

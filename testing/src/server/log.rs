@@ -13,41 +13,11 @@ use super::{
     config::millis,
     connection::{OUTPUT_LIMIT, State},
     ensemble::{Ensemble, Role},
-    links::Body,
     membership::Membership,
+    messages::{Answer, Body, Context, Entry},
     prep,
-    requests::{Answer, Context},
     tree::{Change, Tree, Txn},
 };
-
-/// A change in the log.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) zxid: i64,
-    wall_ms: i64,
-    txn: Txn,
-    /// The request of a client that made it, and the reply it gets.
-    origin: Option<(Context, Answer)>,
-}
-
-impl Entry {
-    /// The request of a client that made it.
-    pub(super) fn origin(&self) -> Option<&Context> {
-        self.origin.as_ref().map(|(context, _)| context)
-    }
-
-    /// The members that it sets.
-    pub(super) const fn membership(&self) -> Option<&Arc<Membership>> {
-        match &self.txn {
-            Txn::Reconfig(membership) => Some(membership),
-            _ => None,
-        }
-    }
-
-    fn is_of(&self, member: usize) -> bool {
-        self.origin.as_ref().is_some_and(|(context, _)| context.member == member)
-    }
-}
 
 impl Ensemble {
     /// The wall clock, in milliseconds since 1970.

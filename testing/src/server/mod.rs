@@ -16,6 +16,7 @@ mod links;
 mod listen;
 mod log;
 mod membership;
+mod messages;
 mod prep;
 mod reads;
 mod requests;
@@ -24,6 +25,7 @@ mod sasl;
 mod session_passwd;
 mod sessions;
 mod settings;
+mod test_state;
 mod testing_cluster;
 mod testing_server;
 #[cfg(feature = "tls")]
@@ -39,9 +41,10 @@ mod x509;
 pub use self::tls::Tls;
 pub use self::{
     config::Config,
-    ensemble::{ConnectionId, Ensemble, Role},
-    inspect::AppliedChange,
+    ensemble::{Ensemble, Role},
     links::Peer,
+    messages::ConnectionId,
+    test_state::AppliedChange,
     testing_cluster::TestingCluster,
     testing_server::TestingServer,
     version::Version,

@@ -18,8 +18,9 @@ use super::{
     acl::{self, Ident},
     connection::{Connection, OUTPUT_LIMIT},
     ensemble::{Ensemble, Role},
-    java, prep,
-    requests::Context,
+    java,
+    messages::Context,
+    prep,
     tree::{Node, Tree},
     watches::Table,
 };

@@ -5,8 +5,6 @@
 //!
 //! Source: `FinalRequestProcessor`, `ZooKeeperServer.processPacket`, `ReadOnlyRequestProcessor`.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 #[cfg(feature = "sasl")]
 use docent_protocol::xid;
@@ -22,85 +20,10 @@ use docent_protocol::{
 use super::version::Version;
 use super::{
     acl::Ident,
-    ensemble::{ConnectionId, Ensemble, Role},
-    links::Body,
-    prep::ResultType,
+    ensemble::{Ensemble, Role},
+    messages::{Answer, Body, ConnectionId, Context, Forwarded, Waiting, Write},
     tree::Applied,
 };
-
-/// The context of a request, known before its body is decoded.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Context {
-    pub(crate) id: ConnectionId,
-    pub(crate) member: usize,
-    pub(crate) session_id: i64,
-    pub(crate) local: bool,
-    pub(crate) xid: i32,
-    pub(crate) op: OpCode,
-    /// Identifies the request among those that wait.
-    pub(crate) number: u64,
-}
-
-/// A request in the order of its connection's replies.
-#[derive(Debug)]
-pub(super) enum Waiting {
-    /// At the leader. A sync keeps its payload for its reply.
-    Sent { number: u64, payload: Option<Bytes> },
-    /// A write of the same session at the leader, sent on an earlier connection. It has no reply here.
-    Behind { number: u64 },
-    /// To be handled when the requests before it have replies.
-    Later(Context, Bytes),
-    /// The reply is known; with the zxid and the result of its change, if it has made one.
-    Done(Context, Answer, Option<(i64, Applied)>),
-}
-
-/// A write on its way to the leader.
-#[derive(Debug)]
-pub(super) struct Forwarded {
-    pub(super) context: Context,
-    pub(super) ids: Arc<[Ident]>,
-    pub(super) write: Write,
-}
-
-#[derive(Debug)]
-pub(super) enum Write {
-    CreateSession {
-        timeout: u64,
-        asked_read_only: Option<bool>,
-    },
-    /// The payload of a request.
-    Request(Bytes),
-}
-
-/// The reply to a request, but for what the tree adds to it.
-#[derive(Debug, Clone)]
-pub(super) enum Answer {
-    /// The result of the change.
-    Written,
-    Error(ErrorCode),
-    /// The types of the results of a multi.
-    Multi(Vec<ResultType>),
-    MultiFailed {
-        failed: usize,
-        count: usize,
-        err: ErrorCode,
-    },
-    /// The members after a change of them, as text.
-    Config(Bytes),
-    /// An error, followed by the end of an empty multi.
-    EmptyMulti,
-    /// The session has moved to another member.
-    Moved,
-    SessionOpened {
-        timeout: u64,
-        asked_read_only: Option<bool>,
-    },
-    SessionClosed,
-    /// The connection ends without a reply.
-    Closed,
-    /// The member has applied all changes before the sync.
-    Synced,
-}
 
 impl Ensemble {
     /// Handles a request.

@@ -101,7 +101,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// A text that says what is wrong: there is no such name, or the value is none for it.
+    /// The reason of a refusal: an unknown name, or an invalid value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let lower = name.to_ascii_lowercase();
         let short = lower.strip_prefix("zookeeper.").unwrap_or(&lower);
@@ -220,7 +220,7 @@ mod tests {
     // Case (Found in docent itself): `docent serve` took `ZOOKEEPER.tickTime` for no setting, a
     // `jute.maxbuffer` that no handshake fits in, and `sessionRequireClientSASLAuth` without users,
     // so that no client could connect.
-    // Also: `what_is_no_setting_and_no_value_is_refused_with_the_reason`,
+    // Also: `invalid_settings_and_values_are_refused_with_the_reason`,
     // `every_setting_of_a_server_can_be_given`.
     #[test]
     fn every_field_of_a_configuration_has_a_name() {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_setting_and_no_value_is_refused_with_the_reason() {
+    fn invalid_settings_and_values_are_refused_with_the_reason() {
         for (name, value, reason) in [
             ("maxClientCnxns", "0", "maxClientCnxns is no setting; there are tickTime, "),
             ("tickTime", "0", "tickTime=0: is not a number from 1 to 2147483647"),

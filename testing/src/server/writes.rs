@@ -15,11 +15,10 @@ use docent_protocol::{
 use super::{
     acl::{self, Ident},
     ensemble::Ensemble,
-    links::Body,
     membership::Membership,
+    messages::{Answer, Body, Context, Forwarded, Write},
     prep::{self, Asker, MultiRefusal, Refusal, ResultType},
     reads::is_read,
-    requests::{Answer, Context, Forwarded, Write},
     sessions::Standing,
     tree::{Applied, CONFIG_NODE, Tree, Txn},
     version::Version,

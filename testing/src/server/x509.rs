@@ -13,9 +13,10 @@ const OBJECT_IDENTIFIER: u8 = 0x06;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 
-/// The types of values that are shown as text: UTF8String, PrintableString, TeletexString, IA5String, GeneralString and
-/// BMPString. Java reads the bytes of all of them as UTF-8.
-const TEXTS: [u8; 6] = [0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E];
+const UTF8_STRING: u8 = 0x0C;
+const BMP_STRING: u8 = 0x1E;
+/// PrintableString, TeletexString, IA5String and GeneralString, which Java reads as Latin-1.
+const LATIN_1_STRINGS: [u8; 4] = [0x13, 0x14, 0x16, 0x1B];
 
 /// The attributes with a keyword in RFC 2253. All others are shown by their object identifiers.
 const KEYWORDS: [(&str, &str); 9] = [
@@ -88,10 +89,18 @@ fn attribute(mut der: &[u8]) -> Option<String> {
         return None;
     }
     let keyword = KEYWORDS.iter().find(|(known, _)| *known == oid).map(|(_, keyword)| keyword);
-    Some(match keyword {
-        Some(keyword) if TEXTS.contains(&tag) => format!("{keyword}={}", escape(&text(value))),
-        Some(keyword) => format!("{keyword}=#{}", hex(encoded)),
-        None => format!("{oid}=#{}", hex(encoded)),
+    let text = match tag {
+        UTF8_STRING => Some(utf_8(value)),
+        BMP_STRING => Some(utf_16(value)?),
+        tag if LATIN_1_STRINGS.contains(&tag) => {
+            Some(value.iter().copied().map(char::from).collect())
+        }
+        _ => None,
+    };
+    Some(match (keyword, text) {
+        (Some(keyword), Some(text)) => format!("{keyword}={}", escape(&text)),
+        (Some(keyword), None) => format!("{keyword}=#{}", hex(encoded)),
+        (None, _) => format!("{oid}=#{}", hex(encoded)),
     })
 }
 
@@ -115,8 +124,8 @@ fn escape(value: &str) -> String {
     out
 }
 
-/// Decodes UTF-8 as Java does: what is not UTF-8 is replaced, and a surrogate of three bytes is one replacement.
-fn text(bytes: &[u8]) -> String {
+/// Decodes UTF-8 as Java does: invalid bytes are replaced, and a surrogate of three bytes is one replacement.
+fn utf_8(bytes: &[u8]) -> String {
     let mut valid = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     while let Some((&byte, after)) = rest.split_first() {
@@ -135,6 +144,24 @@ fn text(bytes: &[u8]) -> String {
         }
     }
     String::from_utf8_lossy(&valid).into_owned()
+}
+
+/// Decodes UTF-16 as JDK 17.0.21 does; older ones read the bytes as UTF-8. A surrogate is replaced, with the character
+/// behind it if it is the first half of a pair. A pair is refused: a BMPString has only characters up to U+FFFF.
+fn utf_16(bytes: &[u8]) -> Option<String> {
+    let mut text = String::new();
+    let mut characters = bytes.chunks(2).map(|bytes| match *bytes {
+        [high, low] => u16::from_be_bytes([high, low]),
+        _ => u16::from_be_bytes([0xFF, 0xFD]),
+    });
+    while let Some(unit) = characters.next() {
+        let is_first_half = (0xD800..0xDC00).contains(&unit);
+        if is_first_half && matches!(characters.next(), Some(0xDC00..0xE000)) {
+            return None;
+        }
+        text.push(char::from_u32(unit.into()).unwrap_or(char::REPLACEMENT_CHARACTER));
+    }
+    Some(text)
 }
 
 /// The length above which the JDK refuses an object identifier, in bytes.
@@ -312,11 +339,16 @@ mod tests {
             (CN, "1a 02 61 62", "CN=#1a026162"),
             (CN, "2c 03 0c 01 61", "CN=#2c030c0161"),
             (CN, "80 02 61 62", "CN=#80026162"),
-            // Types of text, and BMPString, whose bytes are read as UTF-8.
-            (CN, "14 02 61 62", "CN=ab"),
-            (CN, "16 02 61 62", "CN=ab"),
-            (CN, "1b 02 61 62", "CN=ab"),
-            (CN, "1e 04 00 61 00 e9", "CN=\\00a\\00\u{FFFD}"),
+            // Latin-1.
+            (CN, "13 02 61 e9", "CN=aé"),
+            (CN, "14 02 61 e9", "CN=aé"),
+            (CN, "16 02 61 e9", "CN=aé"),
+            (CN, "1b 02 61 e9", "CN=aé"),
+            // UTF-16: half a character, and surrogates.
+            (CN, "1e 04 00 61 00 e9", "CN=aé"),
+            (CN, "1e 03 00 61 00", "CN=a\u{FFFD}"),
+            (CN, "1e 04 d8 3d 00 61", "CN=\u{FFFD}"),
+            (CN, "1e 04 de 00 00 61", "CN=\u{FFFD}a"),
             // Bytes that are not UTF-8: Latin-1, surrogates, truncated and overlong sequences.
             (CN, "0c 02 e4 62", "CN=\u{FFFD}b"),
             (CN, "0c 05 61 ed a0 80 62", "CN=a\u{FFFD}b"),
@@ -333,6 +365,11 @@ mod tests {
             let shown = name(&single(oid, &bytes(value)));
             assert_eq!(shown.as_deref(), Some(expected), "{oid}: {value}");
         }
+    }
+
+    #[test]
+    fn a_pair_of_surrogates_in_a_bmp_string_is_refused() {
+        assert_eq!(name(&single(CN, &bytes("1e 06 00 61 d8 3d de 00"))), None);
     }
 
     /// Attributes of one relative name keep their order; the relative names are reversed.
@@ -390,14 +427,17 @@ mod tests {
         #[test]
         fn no_changed_name_panics(
             value in proptest::collection::vec(any::<u8>(), 0..100),
-            tag in proptest::sample::select(&TEXTS[..]),
+            tag in proptest::sample::select(vec![UTF8_STRING, 0x13, 0x1B, BMP_STRING]),
             at in any::<proptest::sample::Index>(),
             byte in any::<u8>(),
         ) {
             let mut der = single(CN, &element(tag, &value));
-            let shown = name(&der).unwrap();
-            prop_assert!(shown.starts_with("CN="));
-            prop_assert!(shown.len() <= 3 + 3 * value.len());
+            let shown = name(&der);
+            prop_assert!(shown.is_some() || tag == BMP_STRING);
+            if let Some(shown) = shown {
+                prop_assert!(shown.starts_with("CN="));
+                prop_assert!(shown.len() <= 3 + 3 * value.len());
+            }
             *at.get_mut(&mut der) = byte;
             let _ = name(&der);
         }

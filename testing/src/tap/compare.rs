@@ -295,7 +295,7 @@ B <- getChildren2 OK children=[_c_G1-lock-0000000000, _c_G2-lock-0000000001]
 
     /// Traces with different roots, GUIDs, orders of children and clients, and comments compare as equal.
     #[test]
-    fn what_may_differ_is_no_difference() {
+    fn allowed_differences_are_ignored() {
         let ours = "\
 A -> connect sid=0
 A <- connected timeout=6000

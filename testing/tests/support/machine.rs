@@ -63,7 +63,7 @@ impl Bench {
         Self { machine, now, time_out: 10_000, received: BTreeMap::new() }
     }
 
-    /// Lets time pass, and the machine handle its timeouts in order.
+    /// Advances the clock; the machine handles its timeouts in order.
     pub(crate) fn advance(&mut self, by: Duration) {
         let until = self.now + by;
         while let Some(due) = self.machine.poll_timeout().filter(|due| *due <= until) {
@@ -129,7 +129,7 @@ impl Bench {
         self.bytes(id, &out);
     }
 
-    /// What the ConnectRequest was answered, so far.
+    /// The response to the ConnectRequest, so far.
     pub(crate) fn greeting(&mut self, id: ConnectionId) -> Greeting {
         match self.frame(id) {
             None if self.machine.is_closed(id) => Greeting::Closed,
@@ -160,7 +160,7 @@ impl Bench {
         queue.pop_front()
     }
 
-    /// All that has come and was not looked at.
+    /// All received frames that were not taken yet.
     pub(crate) fn answers(&mut self, id: ConnectionId) -> Vec<Answer> {
         let mut answers = Vec::new();
         while let Some(payload) = self.frame(id) {
@@ -206,7 +206,7 @@ impl Bench {
         self.err(id, OpCode::Create, &super::create(path, b"x", flags))
     }
 
-    /// As [`create`](Self::create); the path it got.
+    /// As [`create`](Self::create); returns the path of the node.
     pub(crate) fn created(&mut self, id: ConnectionId, path: &str, flags: i32) -> String {
         let answer = self.call(id, OpCode::Create, &super::create(path, b"x", flags)).unwrap();
         assert_eq!(answer.header.err, ErrorCode::Ok, "{path}");

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a raw client, and where the server is.
+//! Shared parts of the tests of this crate: a raw client, and the address of the server.
 
 pub(crate) mod machine;
 
@@ -21,10 +21,10 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a test waits for a frame that must come.
+/// The longest wait of a test for a frame that must arrive.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The real server to test against; `None` says loudly that the test is skipped.
+/// The real server to test against; `None`, which reports the skip, if there is none.
 pub(crate) fn real_server(test: &str) -> Option<String> {
     if let Ok(server) = std::env::var("DOCENT_TEST_CONNECT") {
         return Some(server);
@@ -33,7 +33,7 @@ pub(crate) fn real_server(test: &str) -> Option<String> {
     None
 }
 
-/// Says that a test is skipped, and notes it in the file that `DOCENT_TEST_SKIPS` names.
+/// Reports that a test is skipped, and notes it in the file that `DOCENT_TEST_SKIPS` names.
 pub(crate) fn skip(test: &str, reason: &str) {
     // Not eprintln!, which is captured and dropped when a test passes.
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
@@ -44,7 +44,7 @@ pub(crate) fn skip(test: &str, reason: &str) {
     }
 }
 
-/// A path no other test and no other run uses.
+/// A path that no other test and no other run uses.
 pub(crate) fn unique(name: &str) -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -53,7 +53,7 @@ pub(crate) fn unique(name: &str) -> String {
     format!("/{name}-{}-{}-{number}", std::process::id(), since.as_micros())
 }
 
-/// A connection that sends and reads frames, and knows nothing else.
+/// A connection that only sends and reads frames.
 #[derive(Debug)]
 pub(crate) struct Raw {
     pub(crate) stream: TcpStream,

@@ -29,7 +29,7 @@ async fn an_acl_is_read_and_written_by_its_own_version() {
 }
 
 // Case (Pitfalls of the wire, 44): what exists and getACL show differs.
-async fn credentials_open_what_is_closed_to_others() {
+async fn credentials_open_nodes_that_are_closed_to_others() {
     let Some(fixture) = Fixture::new().await else { return };
     let path = fixture.path("mine");
     refused(
@@ -55,7 +55,7 @@ async fn credentials_open_what_is_closed_to_others() {
         stranger.create(&format!("{path}/x"), b"", CreateMode::Persistent).await,
         ErrorKind::NoAuth,
     );
-    // Deleting is up to the parent.
+    // The ACL of the parent decides about the delete.
     stranger.add_auth("digest", b"alice:secret").await.unwrap();
     assert_eq!(stranger.get_data(&path).await.unwrap().data, "x");
 }
@@ -85,7 +85,7 @@ async fn credentials_of_no_scheme_end_the_client() {
 
 async fn the_configuration_is_there_and_closed_to_change() {
     let Some(fixture) = Fixture::new().await else { return };
-    // A stand-alone server has none to report.
+    // A stand-alone server has no configuration to report.
     fixture.client.get_config().await.unwrap();
     let (_, watcher) = fixture.client.get_config_and_watch().await.unwrap();
     assert_eq!(watcher.path(), "/zookeeper/config");
@@ -114,7 +114,7 @@ async fn an_event_that_the_acl_hides_ends_its_watch_in_silence() {
     owner.set_data(&path, b"seen", None).await.unwrap();
     let event = within_deadline("an event", always.changed()).await;
     assert_eq!(event.event_type, EventType::NodeDataChanged);
-    // The remedy: to read the possibly hidden nodes again.
+    // Reading the nodes again shows what the ACL has hidden.
     assert_eq!(other.get_data(&path).await.unwrap().data, "seen");
     assert_eq!(once.try_changed(), None, "its watch is gone from the server");
 }
@@ -122,7 +122,7 @@ async fn an_event_that_the_acl_hides_ends_its_watch_in_silence() {
 super::on_all_servers! {
     an_event_that_the_acl_hides_ends_its_watch_in_silence,
     an_acl_is_read_and_written_by_its_own_version,
-    credentials_open_what_is_closed_to_others,
+    credentials_open_nodes_that_are_closed_to_others,
     the_server_reports_the_ids_of_a_client,
     credentials_of_no_scheme_end_the_client,
     the_configuration_is_there_and_closed_to_change,

@@ -24,7 +24,7 @@ async fn missing_parents_are_created_with_the_node() {
         ErrorKind::NoChildrenForEphemerals,
     );
     assert_eq!(error.path(), Some(&*format!("{path}/d")));
-    // The name may consist of the digits alone.
+    // A name of digits alone is valid.
     let mode = CreateMode::PersistentSequential;
     let path = client.create_with_parents(&fixture.path("s/t/"), b"", mode).await.unwrap();
     assert_eq!(path, fixture.path("s/t/0000000000"));
@@ -55,7 +55,7 @@ async fn parents_have_the_mode_and_acl_asked_for() {
     assert!(client.exists(&fixture.path("x/s")).await.unwrap().is_some());
 }
 
-/// Whoever may create nodes in a directory needs no permission above it.
+/// A client that may create nodes in a directory needs no permission above it.
 async fn ancestors_that_exist_need_no_permission() {
     let Some(fixture) = Fixture::new().await else { return };
     let top = fixture.node("top", b"").await;
@@ -97,7 +97,7 @@ async fn a_chroot_is_created_with_the_parents() {
         refused(app.create("/a/b", b"", CreateMode::Persistent).await, ErrorKind::NoNode),
         refused(app.get_data("/a").await, ErrorKind::NoNode),
         refused(app.transaction().check("/a", None).commit().await, ErrorKind::NoNode),
-        // A node of another client, which has a chroot that exists, or none.
+        // The node belongs to another client, with an existing chroot or without one.
         refused(
             app.transaction().check_of(&fixture.client, &missing, None).commit().await,
             ErrorKind::NoNode,
@@ -121,7 +121,7 @@ async fn create_or_set_creates_or_sets() {
     assert_eq!(fixture.client.create_or_set(&path, b"two").await.unwrap().unwrap().version, 1);
     assert_eq!(fixture.client.get_data(&path).await.unwrap().data, "two");
     refused(fixture.client.create_or_set(&fixture.path("no/parent"), b"").await, ErrorKind::NoNode);
-    // Without CREATE on the parent.
+    // The ACL of the parent does not allow CREATE.
     let read_write = [Acl::new(Perms::READ | Perms::WRITE | Perms::ADMIN, "world", "anyone")];
     fixture.client.set_acl(&fixture.base, &read_write, None).await.unwrap();
     assert!(fixture.client.create_or_set(&path, b"three").await.unwrap().is_some());
@@ -147,7 +147,7 @@ async fn a_tree_is_deleted_whatever_is_in_it() {
     assert!(client.exists(&fixture.path("t")).await.unwrap().is_none());
     assert!(client.exists(&beside).await.unwrap().is_some());
     client.delete_recursive(&fixture.path("t")).await.unwrap();
-    // The node of a chroot.
+    // This is the node of a chroot.
     let app = client.with_chroot(&fixture.path("app")).unwrap();
     app.create_with_parents("/a/b", b"", CreateMode::Persistent).await.unwrap();
     app.delete_recursive("/").await.unwrap();
@@ -195,7 +195,7 @@ async fn a_node_that_is_created_or_deleted_ends_the_waits_for_it() {
     within_deadline("the wait", task).await.unwrap().unwrap();
     waiter.wait_until_deleted("/a").await.unwrap();
 
-    // Given up: nothing stays on the server.
+    // A dropped wait leaves nothing on the server.
     let wait = waiter.wait_until_exists("/a");
     assert!(tokio::time::timeout(Duration::from_millis(100), wait).await.is_err());
     waiter.sync("/").await.unwrap();

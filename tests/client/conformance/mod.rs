@@ -1,6 +1,6 @@
 //! What each operation does and how it fails, on a server.
 //!
-//! The tests ask for [`server`] and know nothing else about it, so that any server can be tested by them:
+//! The tests know only the [`server`] that they run on, so any server can be tested by them:
 //! what a real ZooKeeper answers is what every other one has to.
 
 use std::{cell::Cell, sync::OnceLock, time::Duration};
@@ -42,7 +42,7 @@ mod sessions;
 mod transactions;
 mod watches;
 
-/// The servers that are asked.
+/// The servers under test.
 #[derive(Clone, Copy)]
 enum Which {
     Real,
@@ -50,11 +50,11 @@ enum Which {
 }
 
 thread_local! {
-    /// The server of the test on this thread: each test has a thread of its own.
+    /// The server of the test on this thread: each test has its own thread.
     static ASKED: Cell<Which> = const { Cell::new(Which::Real) };
 }
 
-/// The connect string of the server that is asked; `None`, reported loudly, when there is none.
+/// The connect string of the server under test; `None`, which is reported, if it is missing.
 #[track_caller]
 fn server() -> Option<String> {
     match ASKED.get() {
@@ -137,7 +137,7 @@ async fn client(connect: &str) -> Client {
     config.connect().await.unwrap()
 }
 
-/// What an error is to be: its kind, and that nothing was done.
+/// Asserts the kind of an error, and that the operation was not applied.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(result: Result<T, Error>, kind: ErrorKind) -> Error {
     let error = result.unwrap_err();

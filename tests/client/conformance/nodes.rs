@@ -14,7 +14,7 @@ async fn create_answers_with_the_path() {
     assert_eq!((node.stat.version, node.stat.ephemeral_owner, node.stat.data_length), (0, 0, 4));
 }
 
-async fn create_names_what_is_in_the_way() {
+async fn create_names_the_obstacle() {
     let Some(fixture) = Fixture::new().await else { return };
     let path = fixture.node("a", b"").await;
     let error = refused(
@@ -214,7 +214,7 @@ async fn a_chroot_is_in_front_of_every_path() {
 
 super::on_all_servers! {
     create_answers_with_the_path,
-    create_names_what_is_in_the_way,
+    create_names_the_obstacle,
     sequential_nodes_are_numbered_by_their_parent,
     create_with_stat_returns_the_stat,
     containers_and_ttl_nodes_are_created_by_create_too,

@@ -1,4 +1,4 @@
-//! What a session is, and how it ends.
+//! Sessions: how they begin, are handed over, and end.
 
 use std::time::Duration;
 
@@ -40,15 +40,15 @@ async fn calls_keep_their_order() {
         .map(|number| fixture.client.set_data(&path, number.to_string().as_bytes(), Some(number)))
         .collect();
     let read = fixture.client.get_data(&path);
-    // Polled backwards, they were sent forwards.
+    // Requests are sent in the order of the calls, whatever the order of the polls.
     for write in writes.into_iter().rev() {
         write.await.unwrap();
     }
     assert_eq!(read.await.unwrap().data, "499");
 }
 
-/// With room for five, and without waiting for any.
-async fn what_waits_for_capacity_is_done_in_order() {
+/// Five requests have room; the others wait for none of the futures to be polled.
+async fn requests_that_wait_for_capacity_are_sent_in_order() {
     let Some(fixture) = Fixture::new().await else { return };
     let config = Config::new(&server().unwrap())
         .unwrap()
@@ -85,7 +85,7 @@ async fn any_request_can_be_sent_as_it_is() {
     assert!(body.zxid > 0 && !body.bytes.is_empty());
 }
 
-/// As after a restore from a backup.
+/// The client has seen a greater zxid than the server's, as after a restore from a backup.
 // Case (Pitfalls of the wire, 17): ahead of every server.
 // Also: `a_client_ahead_of_every_server_reports_it_and_continues_with_a_new_session`,
 // `without_a_connection_for_the_session_timeout_the_session_is_lost`.
@@ -142,7 +142,7 @@ super::on_all_servers! {
     close_takes_the_ephemeral_nodes_with_it,
     dropping_the_last_clone_closes_the_session,
     calls_keep_their_order,
-    what_waits_for_capacity_is_done_in_order,
+    requests_that_wait_for_capacity_are_sent_in_order,
     the_timeout_is_what_the_server_grants,
     any_request_can_be_sent_as_it_is,
 }

@@ -1,4 +1,4 @@
-//! Writes all or none, reads of one moment.
+//! Transactions, and reads of several nodes in one request.
 
 use docent::protocol::{OpCode, operation::Read};
 use docent::session::{ReadResult, TransactionResult};
@@ -75,7 +75,7 @@ async fn every_kind_of_node_is_created_by_a_transaction() {
     }
 }
 
-/// A commit leaves the operations, for another one.
+/// A commit keeps the operations, so the transaction can be committed again.
 async fn a_transaction_is_built_in_a_loop_and_committed_again() {
     let Some(fixture) = Fixture::new().await else { return };
     let mut transaction = fixture.client.transaction();

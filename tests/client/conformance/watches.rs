@@ -23,7 +23,7 @@ async fn a_data_watch_reports_change_and_deletion() {
     let (_, mut first) = fixture.client.get_data_and_watch(&path).await.unwrap();
     let (_, mut second) = fixture.client.get_data_and_watch(&path).await.unwrap();
     change(&fixture.client, &path).await;
-    // The event comes before the answer to the change that caused it.
+    // The event arrives before the reply to the change that caused it.
     assert_eq!(first.try_changed().unwrap().event_type, EventType::NodeDataChanged);
     assert_eq!(next(&mut second).await, (EventType::NodeDataChanged, path.clone()));
     let (_, mut third) = fixture.client.get_data_and_watch(&path).await.unwrap();
@@ -128,7 +128,7 @@ async fn watches_of_all_kinds_share_a_path() {
         } else {
             assert_eq!(event, (EventType::NodeCreated, child.clone()));
         }
-        // A one-shot watch that fired has ended neither.
+        // The event of a one-shot watch has ended neither of the other watches.
         change(&fixture.client, &path).await;
         assert_eq!(next(&mut stays).await.0, EventType::NodeDataChanged);
         fixture.client.delete(&child, None).await.unwrap();
@@ -190,7 +190,7 @@ async fn a_dropped_watch_is_removed_or_forgotten_as_requested() {
     let path = fixture.node("a", b"").await;
     drop(fixture.client.add_watch(&path, AddWatchMode::Persistent).await.unwrap());
     refused(fixture.client.check_watches(&path, WatcherType::Any).await, ErrorKind::NoWatcher);
-    // As Curator leaves them: here it is gone, the server has it until its event.
+    // The client forgets the watch and the server keeps it until its event, as with Curator.
     let (_, watcher) = fixture.client.get_data_and_watch(&path).await.unwrap();
     drop(watcher);
     assert_eq!(fixture.client.metrics().watches, 0);
@@ -223,11 +223,11 @@ async fn a_persistent_watch_that_covered_a_read_is_gone_when_unused() {
         (watcher.add_watch(&path, AddWatchMode::Persistent), watcher.get_data_and_watch(&path));
     drop(persistent);
     let (_, mut once) = read.await.unwrap();
-    // Behind what the read's answer has set off.
+    // This request follows those that the reply to the read has caused.
     watcher.sync("/").await.unwrap();
     change(&fixture.client, &path).await;
     assert_eq!(next(&mut once).await, (EventType::NodeDataChanged, path.clone()));
-    // Behind the removal that the event has set off.
+    // This request follows the removal that the event has caused.
     watcher.sync("/").await.unwrap();
     change(&fixture.client, &path).await;
     fixture.client.create(&format!("{path}/b"), b"", CreateMode::Persistent).await.unwrap();

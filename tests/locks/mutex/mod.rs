@@ -176,7 +176,7 @@ async fn guarded_writes_are_refused_after_the_node_is_deleted(fixture: Fixture) 
     assert!(matches!(guard.guarded().map_err(|error| error.kind()), Err(ErrorKind::LockLost)));
 }
 
-/// Serves the youngest waiter first.
+/// Grants the lock to the youngest waiter first.
 #[derive(Debug)]
 struct YoungestFirst;
 

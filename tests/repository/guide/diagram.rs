@@ -91,7 +91,7 @@ impl Diagram {
         self.remarks.push((client.to_owned(), event.to_owned(), remark.to_owned()));
     }
 
-    /// Rows for these frames, as far as they have an order of their own. Those of `first` come first, then the
+    /// Rows for these frames, as far as they have their own order. Those of `first` come first, then the
     /// others' in the order of their names: what two connections do at the same time may come in any. So may a
     /// request and the reply of the one before it: each reply stands behind its request.
     ///

@@ -1,11 +1,14 @@
 //! The history of a run: one line for each event, with times of the machine's monotonic clock, in nanoseconds.
 //!
-//! A line is a word and fields `name=value`, and no value has a space. `docent-sim --judge` reads it.
+//! A line is a word and fields `name=value`, and no value has a space; `sim/judge/src/line.rs` lists them.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+
+use docent_judge::Line;
 
 /// Nanoseconds of the clock that all processes of a machine share, `CLOCK_MONOTONIC`.
 pub(crate) fn now() -> u64 {
@@ -24,7 +27,7 @@ impl History {
     }
 
     /// Adds a line. An error shows when the history is finished.
-    pub(crate) fn add(&self, line: impl std::fmt::Display) {
+    pub(crate) fn add(&self, line: impl Display) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = writeln!(file, "{line}");
     }
@@ -34,32 +37,13 @@ impl History {
     }
 }
 
-/// A line of a history that is read.
-#[derive(Debug, Clone)]
-pub(crate) struct Line<'a> {
-    pub(crate) word: &'a str,
-    fields: &'a str,
-}
-
-impl<'a> Line<'a> {
-    pub(crate) fn parse(line: &'a str) -> Self {
-        let (word, fields) = line.split_once(' ').unwrap_or((line, ""));
-        Self { word, fields }
-    }
-
-    /// The value of a field; empty if there is none.
-    pub(crate) fn text(&self, name: &str) -> &'a str {
-        let fields = self.fields.split(' ').filter_map(|field| field.split_once('='));
-        fields.filter(|(field, _)| *field == name).map(|(_, value)| value).next().unwrap_or("")
-    }
-
-    pub(crate) fn number(&self, name: &str) -> Option<u64> {
-        self.text(name).parse().ok()
-    }
+/// The text of what may be unknown.
+pub(crate) fn known(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
 /// When the run of a history began.
 pub(crate) fn start(lines: &[Line<'_>]) -> u64 {
     let run = lines.iter().find(|line| line.word == "run");
-    run.and_then(|run| run.number("start")).unwrap_or(0)
+    run.and_then(|run| run.number("start").ok()).unwrap_or(0)
 }

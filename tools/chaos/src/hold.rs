@@ -1,6 +1,6 @@
 //! One hold of a lock or a leadership, as its client reports it.
 
-use crate::history::now;
+use crate::history::{known, now};
 use crate::peers::{Answer, Library, Peer};
 use crate::world::{MILLISECOND, World};
 
@@ -16,6 +16,8 @@ pub(crate) struct Hold<'a> {
     pub(crate) proven: Option<u64>,
     /// The first and the last time at which the client reported that it holds the lock.
     held: Option<(u64, u64)>,
+    /// The member that the client, one of docent, was connected to when it last said so.
+    member: Option<usize>,
 }
 
 /// The interval between two `held` commands.
@@ -43,8 +45,17 @@ impl<'a> Hold<'a> {
             }
         };
         world.counters.holds.add(1);
-        let mut hold =
-            Hold { world, peer, handle, token: None, called, granted, proven: None, held: None };
+        let mut hold = Hold {
+            world,
+            peer,
+            handle,
+            token: None,
+            called,
+            granted,
+            proven: None,
+            held: None,
+            member: None,
+        };
         hold.is_held();
         if peer.library == Library::Docent {
             hold.proven = hold.number("proven");
@@ -65,9 +76,13 @@ impl<'a> Hold<'a> {
         let Answer::Ok { text, .. } = self.peer.ask(&format!("held {}", self.handle)) else {
             return false;
         };
-        let Some(at) = text.strip_prefix("true ").and_then(|at| at.parse().ok()) else {
+        let mut words = text.split(' ');
+        if words.next() != Some("true") {
             return false;
-        };
+        }
+        let Some(at) = words.next().and_then(|at| at.parse().ok()) else { return false };
+        let member = words.next().and_then(|server| self.world.members.index_of(server));
+        self.member = member.or(self.member);
         let from = self.held.map_or(self.granted, |(from, _)| from);
         // The client may have handled this command before it wrote the reply to the acquire.
         self.held = Some((from.min(at), at));
@@ -122,17 +137,17 @@ impl<'a> Hold<'a> {
     /// is known.
     pub(crate) fn end(self, release: Option<u64>, end: &str) {
         let lock = self.handle.split_once(':').map_or(self.handle, |(_, path)| path);
-        let text = |time: Option<u64>| time.map_or_else(|| "-".to_owned(), |time| time.to_string());
-        let held = self.held.map_or_else(|| "-".to_owned(), |(from, to)| format!("{from}-{to}"));
+        let held = known(self.held.map(|(from, to)| format!("{from}-{to}")));
         self.world.history.add(format_args!(
-            "hold lock={lock} client={} kind={} token={} called={} granted={} proven={} release={} end={end} held={held}",
+            "hold lock={lock} client={} kind={} token={} called={} granted={} proven={} release={} end={end} held={held} member={}",
             self.peer.name,
             self.peer.library.name(),
-            text(self.token),
+            known(self.token),
             self.called,
             self.granted,
-            text(self.proven),
-            text(release),
+            known(self.proven),
+            known(release),
+            known(self.member),
         ));
     }
 }

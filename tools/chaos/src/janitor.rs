@@ -1,6 +1,6 @@
 //! Removes everything that a run has created, however the run ends.
 //!
-//! A second process of this program, in a process group of its own: Ctrl-C does not reach it. Its standard input lists
+//! A second process of this program, in its own process group: Ctrl-C does not reach it. Its standard input lists
 //! the created things. When that ends, because the run is over, has panicked or was killed, it kills the processes in the
 //! run's network namespaces and removes the namespaces, mounts and directories. Nothing else is touched.
 

@@ -190,7 +190,6 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
     let Stage { janitor, directory, network, members, .. } = stage;
     let mut world = World::new(options.seed, History::create(&history)?, network, members);
     (world.peers, world.hosts) = (peers, hosts - 1);
-    world.registers = options.length.as_secs() / 2 + 5;
     let version = world.members.version().unwrap_or_else(|| "unknown".to_owned());
     println!("chaos: ZooKeeper {version} serves; report in {}", report.display());
     observer.start()?;
@@ -205,7 +204,7 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
         world.peers.iter().take(CLIENTS.len()).for_each(|peer| lock_at_the_end(&world, peer));
         read_at_the_end(&world, &observer)
     });
-    add_run(&world, options);
+    add_run(&world, options, "all");
     for member in (0..world.members.count()).filter(|index| world.members.has_other_data(*index)) {
         let (member, at) = (member + 1, now());
         let text = "reported_a_digest_mismatch:_the_servers_lost_a_committed_write";
@@ -274,9 +273,7 @@ fn draw_picture(options: &Options) -> Result<String> {
     (world.peers, world.hosts) = (peers, picture::CLIENTS.len());
     let finished = picture::run(&world);
     world.peers.iter().for_each(|peer| peer.kill());
-    // No client writes to the set.
-    world.history.add("final set=guarded version=0 elements=");
-    add_run(&world, options);
+    add_run(&world, options, "holds");
     world.history.finish()?;
     let text = fs::read_to_string(&history)?;
     drop(world);
@@ -285,11 +282,11 @@ fn draw_picture(options: &Options) -> Result<String> {
     Ok(Report::new(&text)?.timeline())
 }
 
-/// Adds the line about the whole run to the history.
-fn add_run(world: &World, options: &Options) {
+/// Adds the line about the whole run to the history, with the work that its clients did.
+fn add_run(world: &World, options: &Options, work: &str) {
     let version = world.members.version().unwrap_or_else(|| "unknown".to_owned());
     world.history.add(format_args!(
-        "run seed={} members={} version={version} start={} end={} session={}",
+        "run seed={} members={} version={version} start={} end={} session={} work={work}",
         options.seed,
         options.members,
         world.start,
@@ -301,7 +298,7 @@ fn add_run(world: &World, options: &Options) {
 /// Creates the nodes of the workloads.
 fn prepare(world: &World, observer: &Peer) -> Result<()> {
     let names = world.peers.iter().map(|peer| format!("/chaos/fence-{}", peer.name));
-    let registers = (0..world.registers).map(|key| format!("/chaos/r{key}"));
+    let registers = (0..workload::REGISTERS).map(|key| format!("/chaos/r{key}"));
     let others = ["/chaos", workload::SET, "/chaos/fence-observer"].map(str::to_owned);
     for path in others.into_iter().chain(names).chain(registers) {
         let mut attempts = 0;
@@ -405,7 +402,7 @@ fn lock_at_the_end(world: &World, peer: &Peer) {
     hold::stuck(world, peer, "an_acquire_after_all_faults");
 }
 
-/// Reads the sets, after the end of all clients.
+/// Reads the sets and registers, after the end of all clients.
 fn read_at_the_end(world: &World, observer: &Peer) -> Result<()> {
     for peer in &world.peers {
         peer.kill();
@@ -416,20 +413,29 @@ fn read_at_the_end(world: &World, observer: &Peer) -> Result<()> {
             .history
             .add(format_args!("final set={name} version=- elements={}", elements.join(",")));
     }
-    for _ in 0..60 {
+    for key in 0..workload::REGISTERS {
+        eventually(|| workload::use_register(world, observer, key, "fenced", None).map(drop))?;
+    }
+    eventually(|| {
         let answer = observer.ask(&format!("fencedget {} /chaos/fence-observer", workload::SET));
-        if let Answer::Ok { text, .. } = answer {
-            let mut words = text.split(' ');
-            let (version, data) = (words.next().unwrap_or("-"), words.nth(2).unwrap_or("-"));
-            let elements = data.trim_start_matches('-').trim_start_matches(',');
-            world
-                .history
-                .add(format_args!("final set=guarded version={version} elements={elements}"));
+        let Answer::Ok { text, .. } = answer else { return None };
+        let mut words = text.split(' ');
+        let (version, data) = (words.next().unwrap_or("-"), words.nth(2).unwrap_or("-"));
+        let elements = data.trim_start_matches('-').trim_start_matches(',');
+        world.history.add(format_args!("final set=guarded version={version} elements={elements}"));
+        Some(())
+    })
+}
+
+/// Reads until that succeeds.
+fn eventually(read: impl Fn() -> Option<()>) -> Result<()> {
+    for _ in 0..60 {
+        if read().is_some() {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(500));
     }
-    Err("the set cannot be read after all faults have ended".into())
+    Err("a node cannot be read after all faults have ended".into())
 }
 
 /// Builds the client. Returns its program.

@@ -96,6 +96,11 @@ impl Members {
         addresses.collect::<Vec<_>>().join(",")
     }
 
+    /// The member with this address in the connect string.
+    pub(crate) fn index_of(&self, server: &str) -> Option<usize> {
+        (0..self.count()).find(|index| address(*index).to_string() == server)
+    }
+
     /// Starts a member, unless it runs.
     pub(crate) fn start(&self, index: usize) -> Result<()> {
         let mut process = self.process(index);

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use docent_drawing::Svg;
-use docent_judge::Judgement;
+use docent_judge::{Judgement, Line};
 
-use crate::history::{Line, start};
+use crate::history::start;
 
 const STYLE: &str = "
 text{font:11px system-ui,sans-serif;fill:#333}.row{font-size:9px}.lock{font-weight:bold}
@@ -58,7 +58,7 @@ struct Timeline {
 /// Draws the history of a run.
 pub(crate) fn draw(title: &str, lines: &[Line<'_>], judgement: &Judgement) -> String {
     let run = lines.iter().find(|line| line.word == "run");
-    let number = |name| run.and_then(|run| run.number(name)).unwrap_or(0);
+    let number = |name| run.and_then(|run| run.number(name).ok()).unwrap_or(0);
     let (start, end) = (start(lines), number("end"));
     let seconds = end.saturating_sub(start) as f64 / 1e9;
     let scale = if seconds < 150.0 { 8.0 } else { 5.0 };
@@ -152,7 +152,7 @@ impl Timeline {
     fn faults(&mut self, lines: &[Line<'_>]) {
         let (mut down, mut disturbed) = (String::new(), String::new());
         for line in lines.iter().filter(|line| line.word == "fault") {
-            let (Some(from), Some(until)) = (line.number("from"), line.number("until")) else {
+            let (Ok(from), Ok(until)) = (line.number("from"), line.number("until")) else {
                 continue;
             };
             let clients = line.text("clients");
@@ -187,7 +187,7 @@ impl Timeline {
             let (Ok(from), Ok(to)) = (from.parse(), to.parse()) else { continue };
             let path = if line.text("kind") == "docent" { &mut docent } else { &mut curator };
             self.bar(path, from, to, *y);
-            if let (Some(until), Some(granted)) = (line.number("proven"), line.number("granted")) {
+            if let (Ok(until), Ok(granted)) = (line.number("proven"), line.number("granted")) {
                 let until = until.min(line.number("release").unwrap_or(u64::MAX)).min(end);
                 if until > granted {
                     self.bar(&mut proven, granted, until, *y);
@@ -202,19 +202,18 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
-    use docent_judge::Judgement;
+    use docent_judge::{Judgement, Line};
 
     use super::draw;
-    use crate::history::Line;
 
     #[test]
     fn a_hold_and_a_fault_are_drawn_at_their_times() {
         let lines = [
-            "run seed=1 members=3 version=3.8.0 start=0 end=100000000000",
+            "run seed=1 members=3 version=3.8.0 start=0 end=100000000000 session=6000 work=all",
             "fault number=1 kind=kill from=5000000000 until=7000000000 members=1 clients= text=x",
-            "hold lock=/a client=c kind=docent token=1 called=0 granted=1000000000 proven=2000000000 release=3000000000 end=released held=1000000000-3000000000",
+            "hold lock=/a client=c kind=docent token=1 called=0 granted=1000000000 proven=2000000000 release=3000000000 end=released held=1000000000-3000000000 member=0",
         ]
-        .map(Line::parse);
+        .map(|line| Line::parse(1, line).unwrap());
         let violations = vec![(4_000_000_000, "two tokens".to_owned())];
         let svg = draw("a run", &lines, &Judgement { violations, ..Judgement::default() });
         // Eight pixels per second, 110 of labels.

@@ -1,10 +1,12 @@
 //! The workloads of the clients: one thread for each client and workload.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
 use crate::Signal;
-use crate::history::now;
+use crate::history::{known, now};
 use crate::hold::Hold;
 use crate::peers::{Answer, Library, Peer};
 use crate::random::Random;
@@ -73,29 +75,14 @@ fn hold_proven(world: &World, peer: &Peer, mut random: Random, handle: &str) {
 fn change_memory(world: &World, peer: &Peer, mut random: Random) {
     while !world.is_stopping() {
         if let Some(mut hold) = Hold::acquire(world, peer, "mutex:/chaos/memory", WAIT_MS) {
-            let (mut naive, mut proven) =
-                (lock(&world.naive_set).clone(), lock(&world.proven_set).clone());
+            let (naive, proven) = (Read::new(&world.naive_set), Read::new(&world.proven_set));
             let ms = if random.below(3) == 0 { random.below(2_000) } else { random.below(300) };
             world.sleep_ms(ms);
             if hold.is_held() {
-                let element = world.counters.elements.add(1);
-                naive.insert(element);
-                *lock(&world.naive_set) = naive;
-                record_memory(world, peer, "naive", element);
+                naive.write_more(world, peer, &hold, "naive", u64::MAX);
             }
             if let Some(until) = hold.proven {
-                let element = world.counters.elements.add(1);
-                proven.insert(element);
-                let mut set = lock(&world.proven_set);
-                // Under the mutex, nothing comes between the check of the clock and the write.
-                let is_proven = now() < until;
-                if is_proven {
-                    *set = proven;
-                }
-                drop(set);
-                if is_proven {
-                    record_memory(world, peer, "proven", element);
-                }
+                proven.write_more(world, peer, &hold, "proven", until);
             }
             hold.release();
         }
@@ -103,18 +90,49 @@ fn change_memory(world: &World, peer: &Peer, mut random: Random) {
     }
 }
 
-fn record_memory(world: &World, peer: &Peer, set: &str, element: u64) {
-    let (client, kind, at) = (&peer.name, peer.library.name(), now());
-    world.history.add(format_args!(
-        "memory set={set} element={element} client={client} kind={kind} at={at}"
-    ));
+/// A set in memory as it was read.
+struct Read<'a> {
+    set: &'a Mutex<BTreeSet<u64>>,
+    elements: BTreeSet<u64>,
+    at: u64,
+}
+
+impl<'a> Read<'a> {
+    fn new(set: &'a Mutex<BTreeSet<u64>>) -> Self {
+        // Under the mutex, the times are in the order of the reads and writes.
+        let elements = lock(set);
+        Self { set, at: now(), elements: elements.clone() }
+    }
+
+    /// Writes the set back with one more element, unless a time is over.
+    fn write_more(mut self, world: &World, peer: &Peer, hold: &Hold<'_>, name: &str, until: u64) {
+        let element = world.counters.elements.add(1);
+        self.elements.insert(element);
+        let mut set = lock(self.set);
+        let at = now();
+        if at >= until {
+            return;
+        }
+        *set = self.elements;
+        drop(set);
+        world.history.add(format_args!(
+            "memory set={name} element={element} client={} kind={} token={} read={} at={at}",
+            peer.name,
+            peer.library.name(),
+            known(hold.token),
+            self.at
+        ));
+    }
 }
 
 /// The same set in a node, written with `guarded()`: nothing may be lost, however late a holder writes.
 fn write_guarded(world: &World, peer: &Peer, mut random: Random) {
     while !world.is_stopping() {
         if let Some(hold) = Hold::acquire(world, peer, "mutex:/chaos/guarded", WAIT_MS) {
-            if let Answer::Ok { text, .. } = peer.ask(&format!("get {SET}")) {
+            // Without a token, the order of the write could not be judged.
+            if let Some(token) = hold.token
+                && let Answer::Ok { text, .. } = peer.ask(&format!("get {SET}"))
+            {
                 let elements = text.split(' ').nth(3).unwrap_or("-").to_owned();
                 let ms = match random.below(16) {
                     // Longer than a session that has no connection.
@@ -135,7 +153,6 @@ fn write_guarded(world: &World, peer: &Peer, mut random: Random) {
                 if outcome == "applied" {
                     world.counters.guarded.add(1);
                 }
-                let token = hold.token.map_or_else(|| "-".to_owned(), |token| token.to_string());
                 world.history.add(format_args!(
                     "guarded element={element} client={} kind={} token={token} called={called} returned={} outcome={outcome}",
                     peer.name,
@@ -162,20 +179,15 @@ fn lead(world: &World, peer: &Peer, mut random: Random) {
     }
 }
 
-/// The number of operations on one register, before the next one is used: the search for an order is exponential.
-const OPERATIONS_OF_A_REGISTER: u64 = 80;
+/// The number of registers.
+pub(crate) const REGISTERS: u64 = 5;
 
 /// Registers: reads, writes, compare-and-set.
 fn use_registers(world: &World, peer: &Peer, mut random: Random) {
-    // The last version that this worker has seen, and of which register.
-    let mut seen = (0, 0);
+    // The last versions that this worker has seen.
+    let mut seen = BTreeMap::new();
     while !world.is_stopping() {
-        let number = world.counters.operations.add(1);
-        let key = (number / OPERATIONS_OF_A_REGISTER).min(world.registers - 1);
-        if seen.0 != key {
-            seen = (key, 0);
-        }
-        let path = format!("/chaos/r{key}");
+        let key = random.below(REGISTERS);
         let operation = match random.below(20) {
             0..=6 => "fenced",
             7..=9 => "plain",
@@ -183,55 +195,69 @@ fn use_registers(world: &World, peer: &Peer, mut random: Random) {
             12..=16 => "set",
             _ => "cas",
         };
-        let fence = format!("/chaos/fence-{}", peer.name);
-        let command = match operation {
-            "fenced" => format!("fencedget {path} {fence}"),
-            "plain" => format!("get {path}"),
-            "synced" => format!("syncget {path}"),
-            "set" => format!("set {path} {number} -1"),
-            _ => format!("set {path} {number} {}", seen.1),
-        };
-        let called = now();
-        let answer = peer.ask(&command);
-        let returned = now();
-        let is_read = matches!(operation, "fenced" | "plain" | "synced");
-        let mut words = match &answer {
-            Answer::Ok { text, .. } => text.split(' '),
-            _ => "".split(' '),
-        };
-        let version: Option<u64> = words.next().and_then(|version| version.parse().ok());
-        let result =
-            match &answer {
-                Answer::Ok { .. } => "ok",
-                Answer::Failed { kind, outcome } if outcome == "NotApplied" => {
-                    if kind == "BadVersion" { "refused" } else { "not" }
-                }
-                _ => "unknown",
-            };
-        let head = format!("register key={key} client={} op={operation}", peer.name);
-        let times = format!("called={called} returned={returned} result={result}");
-        if is_read {
-            if let Some(version) = version {
-                let (session, value) = (words.nth(1).unwrap_or("-"), words.next().unwrap_or("-"));
-                world.history.add(format_args!(
-                    "{head} value={value} version={version} session={session} {times}"
-                ));
-            }
-        } else {
-            let expected = if operation == "cas" { seen.1.to_string() } else { "-".to_owned() };
-            let version = version.map_or_else(|| "-".to_owned(), |version| version.to_string());
-            world.history.add(format_args!(
-                "{head} value={number} expected={expected} version={version} {times}"
-            ));
-        }
-        if let Some(version) = version {
-            seen.1 = version;
-        }
-        if answer == Answer::Gone {
-            world.sleep_ms(200);
+        let expected = Some(seen.get(&key).copied().unwrap_or(0)).filter(|_| operation == "cas");
+        if let Some(version) = use_register(world, peer, key, operation, expected) {
+            seen.insert(key, version);
         }
         world.sleep_ms(random.between(50, 250));
     }
+}
+
+/// An operation on a register. Returns the version that it has read or made.
+pub(crate) fn use_register(
+    world: &World,
+    peer: &Peer,
+    key: u64,
+    operation: &str,
+    expected: Option<u64>,
+) -> Option<u64> {
+    let number = world.counters.operations.add(1);
+    let (path, fence) = (format!("/chaos/r{key}"), format!("/chaos/fence-{}", peer.name));
+    let command = match operation {
+        "fenced" => format!("fencedget {path} {fence}"),
+        "plain" => format!("get {path}"),
+        "synced" => format!("syncget {path}"),
+        _ => match expected {
+            None => format!("set {path} {number} -1"),
+            Some(version) => format!("set {path} {number} {version}"),
+        },
+    };
+    let called = now();
+    let answer = peer.ask(&command);
+    let returned = now();
+    let mut words = match &answer {
+        Answer::Ok { text, .. } => text.split(' '),
+        _ => "".split(' '),
+    };
+    let version: Option<u64> = words.next().and_then(|version| version.parse().ok());
+    let (mzxid, session) = (words.next().unwrap_or("-"), words.next().unwrap_or("-"));
+    let number = number.to_string();
+    let value = words.next().unwrap_or(&number);
+    let result = match &answer {
+        Answer::Ok { .. } => "ok",
+        Answer::Failed { kind, outcome } if outcome == "NotApplied" => {
+            if kind == "BadVersion" {
+                "refused"
+            } else {
+                "not"
+            }
+        }
+        _ => "unknown",
+    };
+    // A read that failed shows nothing.
+    if version.is_some() || matches!(operation, "set" | "cas") {
+        world.history.add(format_args!(
+            "register key={key} client={} op={operation} value={value} expected={} version={} mzxid={mzxid} \
+             session={session} called={called} returned={returned} result={result}",
+            peer.name,
+            known(expected),
+            known(version)
+        ));
+    }
+    if answer == Answer::Gone {
+        world.sleep_ms(200);
+    }
+    version
 }
 
 /// A client that lives for one hold: a hold is proven from the creation of its session only.

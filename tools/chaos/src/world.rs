@@ -27,8 +27,6 @@ pub(crate) struct World {
     /// The sets in memory that clients change under a lock: the naive and the proven one.
     pub(crate) naive_set: Mutex<BTreeSet<u64>>,
     pub(crate) proven_set: Mutex<BTreeSet<u64>>,
-    /// The number of registers.
-    pub(crate) registers: u64,
     stops: AtomicBool,
 }
 
@@ -76,7 +74,6 @@ impl World {
             counters: Counters::default(),
             naive_set: Mutex::default(),
             proven_set: Mutex::default(),
-            registers: 0,
             stops: AtomicBool::new(false),
         }
     }

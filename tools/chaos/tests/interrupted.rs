@@ -1,4 +1,4 @@
-//! How a run of `cargo xtask chaos` ends: what it has created is removed, and nothing else. Needs Linux; to create
+//! The end of a run of `cargo xtask chaos`: it removes all that it has created, and nothing else. Needs Linux; to create
 //! network namespaces root, and Java.
 
 #![cfg(target_os = "linux")]
@@ -128,7 +128,7 @@ fi
 PATH=${PATH#"$here:"} exec ip "$@"
 "#;
 
-/// A run in a process group of its own.
+/// A run in its own process group.
 struct Run {
     process: Child,
     /// Its report and its output.

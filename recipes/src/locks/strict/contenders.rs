@@ -13,7 +13,7 @@ use crate::locks::{
 /// The lock name of a strict mutex. It ends with that of a mutex: Curator's locks at the same path queue behind it.
 pub(super) const STRICT_LOCK_NAME: &str = "strict-lock-";
 
-/// Orders the contenders of one acquire, and notes a child that is none of them.
+/// Orders the contenders of one acquire, and notes a child that is not a contender.
 #[derive(Debug, Default)]
 pub(super) struct Contenders {
     foreign: Mutex<Option<String>>,

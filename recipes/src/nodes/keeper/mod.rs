@@ -38,7 +38,7 @@ use tokio::sync::{broadcast, watch};
 use tracing::debug;
 
 use super::{
-    persistent_node::NodeOptions,
+    options::NodeOptions,
     status::{NodeEvent, Status, Wanted},
 };
 use crate::{

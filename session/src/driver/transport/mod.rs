@@ -6,6 +6,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::Host;
 
+#[cfg(feature = "dns-srv")]
+mod dns_srv;
 mod tcp;
 #[cfg(feature = "tls-no-provider")]
 mod tls;
@@ -25,6 +27,9 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 /// The future of a connection.
 pub type Connecting<'a> =
     Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream>>> + Send + 'a>>;
+
+/// The future of a [lookup of servers](Transport::lookup_servers).
+pub type ServerLookup<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<Host>>> + Send + 'a>>;
 
 /// Creates connections. [`Tcp`] is the default; tests connect to a server in the same process.
 ///
@@ -111,6 +116,22 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Connects to a server. The future is dropped when it takes longer than `within`, which is passed so that an
     /// implementation can divide the time among several addresses.
     fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a>;
+
+    /// Looks up the servers of `dns-srv://name`: the targets and ports of its SRV records. An empty list is an error, too.
+    /// Default: with the feature `dns-srv`, asks the DNS servers that the system is configured with; needs a runtime of
+    /// tokio. Without the feature, an error.
+    ///
+    /// Source: `DnsSrvHostProvider.DnsSrvResolver` (ZOOKEEPER-4956).
+    fn lookup_servers<'a>(&'a self, name: &'a str) -> ServerLookup<'a> {
+        #[cfg(feature = "dns-srv")]
+        return Box::pin(dns_srv::lookup(name));
+        #[cfg(not(feature = "dns-srv"))]
+        {
+            let _ = name;
+            let why = "a lookup of servers requires the feature dns-srv of docent";
+            Box::pin(std::future::ready(Err(io::Error::new(io::ErrorKind::Unsupported, why))))
+        }
+    }
 
     /// Whether connections are made by TLS; `None` if that is unknown, which is the default. Without TLS, the error of a
     /// server that closes the connection without a reply asks whether the port requires it. With TLS, an

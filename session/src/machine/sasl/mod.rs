@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_user_is_refused_with_the_rule() {
+    fn an_invalid_user_is_refused_with_the_rule() {
         for (user, password, part) in [
             ("", "pw", "the SASL user is empty"),
             ("bob", "", "the SASL password is empty"),

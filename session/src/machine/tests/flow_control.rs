@@ -9,7 +9,7 @@ fn waiting(max_requests: usize) -> Scenario {
 }
 
 #[test]
-fn what_exceeds_the_capacity_waits_and_leaves_in_call_order() {
+fn requests_over_the_capacity_wait_and_are_sent_in_call_order() {
     let mut scenario = waiting(2);
     for token in 1..=5 {
         scenario.get("/a", token);
@@ -51,7 +51,7 @@ fn bytes_count_as_requests_do() {
 }
 
 #[test]
-fn a_cut_fails_what_was_in_flight_and_sends_what_waited() {
+fn a_cut_fails_requests_in_flight_and_sends_those_that_waited() {
     let mut scenario = waiting(2);
     for token in 1..=4 {
         scenario.get("/a", token);
@@ -96,7 +96,7 @@ fn a_request_that_waits_for_too_long_is_never_sent_and_others_follow_whole() {
 }
 
 #[test]
-fn a_close_goes_behind_what_waits() {
+fn a_close_is_sent_after_waiting_requests() {
     let mut scenario = waiting(1);
     scenario.get("/a", 1);
     scenario.get("/b", 2);

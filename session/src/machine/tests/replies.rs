@@ -179,7 +179,7 @@ fn a_reply_out_of_order_breaks_the_connection_and_completes_no_request() {
 }
 
 #[test]
-fn a_reply_to_what_was_not_sent_breaks_the_connection() {
+fn a_reply_without_a_request_breaks_the_connection() {
     let mut scenario = Scenario::connected();
     scenario.get("/a", 1);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
@@ -307,7 +307,7 @@ fn a_request_over_the_limit_is_refused_and_nothing_of_it_is_sent() {
 // Case (What broke other clients): no back-pressure.
 // Also: `more_bytes_than_allowed_are_refused_unless_alone`,
 // `a_waiter_for_capacity_never_finds_the_queue_full`,
-// `what_exceeds_the_capacity_waits_and_leaves_in_call_order`.
+// `requests_over_the_capacity_wait_and_are_sent_in_call_order`.
 // Case (Contracts of a call): the queue is full.
 // Also: `a_request_that_waits_goes_out_in_its_turn_whether_or_not_its_future_is_kept`.
 #[test]
@@ -325,7 +325,7 @@ fn more_requests_than_allowed_are_refused() {
 
 /// A node that cannot be deleted because the queue is full would stay for the session's life.
 #[test]
-fn what_gives_something_back_is_taken_by_a_full_queue() {
+fn a_full_queue_accepts_requests_that_clean_up() {
     for (max_requests, max_pending_bytes) in [(2, usize::MAX), (100, 50)] {
         let config = config()
             .with_max_requests(max_requests)
@@ -513,7 +513,7 @@ fn long_replies_keep_no_more_than_64_times_their_parts() {
 
 /// It would stay as long as a part of them does.
 #[test]
-fn what_follows_a_frame_with_a_buffer_of_its_own_is_moved_out_of_it() {
+fn frames_behind_a_large_frame_are_moved_out_of_its_buffer() {
     for (size, moved) in [(5000, false), (MAX_SHARED_INPUT / 2, true)] {
         let mut scenario = Scenario::connected();
         scenario.get("/a", 1);

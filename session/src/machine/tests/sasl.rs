@@ -111,7 +111,7 @@ fn nothing_goes_out_before_sasl_is_over() {
 }
 
 #[test]
-fn the_response_is_what_servers_want_to_hear() {
+fn the_response_is_accepted_by_servers() {
     let mut scenario = Scenario::greeted(bob());
     scenario.answer_sasl(1, ErrorCode::Ok, Some(CHALLENGE));
     let mut out = Vec::new();

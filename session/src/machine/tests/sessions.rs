@@ -303,7 +303,7 @@ fn a_waiter_for_capacity_is_notified_of_the_end() {
 }
 
 #[test]
-fn an_idle_session_gives_back_what_a_burst_took() {
+fn an_idle_session_frees_the_memory_of_a_burst() {
     let mut scenario = Scenario::connected();
     for token in 0..10_000 {
         scenario.get("/a", token);
@@ -321,7 +321,7 @@ fn an_idle_session_gives_back_what_a_burst_took() {
 
 /// Allocated again and again, it would cost more than it is worth.
 #[test]
-fn a_busy_session_keeps_what_its_bursts_need() {
+fn a_busy_session_keeps_the_memory_of_its_bursts() {
     let mut scenario = Scenario::connected();
     for token in 0..10_000 {
         scenario.get("/a", token);
@@ -338,7 +338,7 @@ fn a_busy_session_keeps_what_its_bursts_need() {
 }
 
 #[test]
-fn what_happens_is_counted() {
+fn sessions_and_requests_are_counted() {
     let mut scenario = Scenario::connected();
     scenario.get("/a", 1);
     scenario.get("/b", 2);
@@ -521,7 +521,7 @@ fn a_probe_of_a_server_that_is_no_longer_listed_starts_no_migration() {
     assert!(scenario.is_broken());
 }
 
-/// One name may stand for all servers, each at an address of its own.
+/// One name may stand for all servers, each at its own address.
 // Case (Found in docent itself): on a read-only server with the only name in the list, no other was
 // looked for.
 #[test]

@@ -102,7 +102,7 @@ fn a_one_shot_watch_reports_what_a_server_would_although_the_first_event_is_miss
 
 /// Source: `ZKWatchManager.materialize`, the persistent lists.
 #[test]
-fn persistent_watches_stay_and_recursive_ones_hear_what_is_below() {
+fn persistent_watches_stay_and_recursive_ones_report_descendants() {
     let mut watches = table(&[(Persistent, "/a", 1), (PersistentRecursive, "/b", 2)]);
     for event in [
         EventType::NodeCreated,
@@ -252,7 +252,7 @@ fn watchers_are_notified_in_their_order() {
 
 // Case (Found in docent itself): the table of watches kept the memory of a burst.
 #[test]
-fn what_a_burst_has_made_large_is_given_back() {
+fn the_memory_of_a_burst_is_given_back() {
     let mut watches = Watches::default();
     for watcher in 0..10_000 {
         add(&mut watches, Persistent, format!("/{watcher}").into(), watcher);

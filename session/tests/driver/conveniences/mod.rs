@@ -48,7 +48,7 @@ enum Answer<'a> {
 use Answer::{Children, Created, Empty, Fails};
 
 impl Conn {
-    /// The next request: must be `op` of `path`.
+    /// The next request, which must be `op` of `path`.
     async fn expect(&mut self, op: &str, path: &str) -> (i32, String) {
         let (xid, request) = self.request().await;
         let of_path = format!("path: {path:?}");
@@ -94,7 +94,7 @@ const NO_AUTH: Answer<'_> = Fails(ErrorCode::NoAuth);
 
 // Case (Contracts of a call): a read-only server.
 #[tokio::test]
-async fn what_only_reads_works_on_a_read_only_server() {
+async fn methods_that_only_read_work_on_a_read_only_server() {
     let config = docent_testing::server::Config { read_only: true, ..Default::default() };
     let server = docent_testing::TestingServer::start_with(config).await.unwrap();
     let config = docent_session::Config::new(&server.connect_string()).unwrap();

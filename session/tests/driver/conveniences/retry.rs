@@ -6,7 +6,7 @@ use super::*;
 // Case (Contracts of a call): a retried write whose reply was lost.
 // Also: `an_idempotent_call_is_repeated_whatever_its_outcome`.
 #[tokio::test(start_paused = true)]
-async fn a_retry_repeats_only_what_was_not_applied() {
+async fn a_retry_repeats_only_operations_that_were_not_applied() {
     let (client, mut conn, mut net) = connected().await;
     let write = run(&client, async |client| {
         client

@@ -1,4 +1,4 @@
-//! Caches: they never show a node that never was, their events lead to their nodes, and in peace they have the servers' data.
+//! Caches: every node they show has existed, their events lead to their nodes, and in peace they have the servers' data.
 
 mod run;
 mod steps;

@@ -1,4 +1,4 @@
-//! A hold, as its holder believes in it.
+//! A hold, as its holder sees it.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) enum Mode {
 pub(super) struct Part {
     /// The path of the lock.
     pub(super) lock: String,
-    /// How.
+    /// The mode of the hold.
     pub(super) mode: Mode,
 }
 

@@ -1,4 +1,4 @@
-//! Locks: acquired, held, released, in every way in which a program can.
+//! Locks: acquired, held and released in every way.
 
 mod belief;
 mod check;

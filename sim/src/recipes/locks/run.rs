@@ -1,4 +1,4 @@
-//! Locks: acquired, held, let go, in every way in which a program can.
+//! Steps with locks: acquires, holds, and every end of a hold.
 
 use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 

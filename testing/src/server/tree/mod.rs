@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_tried_out_can_be_taken_back() {
+    fn a_trial_can_be_rolled_back() {
         let mut tree = Tree::new(Version::V3_8);
         let mut changes = Vec::new();
         tree.apply(&create("/a", Kind::Persistent, 1), 1, 5, &mut changes);

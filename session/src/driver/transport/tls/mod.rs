@@ -76,6 +76,10 @@ impl Transport for Tls {
         })
     }
 
+    fn lookup_servers<'a>(&'a self, name: &'a str) -> super::ServerLookup<'a> {
+        self.options.transport.as_deref().unwrap_or(&Tcp).lookup_servers(name)
+    }
+
     fn is_tls(&self) -> Option<bool> {
         Some(true)
     }

@@ -27,7 +27,8 @@ use crate::{Error, ErrorKind, driver::transport::Transport};
 
 /// The options of TLS connections: the trusted roots and the client certificate.
 ///
-/// Nothing is trusted by default, because ensembles usually have private certificates.
+/// Nothing is trusted by default, because ensembles usually have private certificates. A certificate must be for the name or
+/// address in the connect string, or in the SRV record; no address is looked up in reverse (ZOOKEEPER-4986).
 ///
 /// The cryptography is that of the provider that the program has installed
 /// (`rustls::crypto::CryptoProvider::install_default`), or else of the features: aws-lc-rs by `tls-aws-lc-rs`, or ring by

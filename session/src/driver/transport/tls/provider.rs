@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use tokio_rustls::rustls::crypto::CryptoProvider;
 
-use super::options::refused;
-use crate::Error;
+use crate::{Error, ErrorKind};
 
 /// The provider that the program has installed, or that of the features.
 pub(super) fn provider() -> Result<Arc<CryptoProvider>, Error> {
     let installed = CryptoProvider::get_default().cloned();
     installed.or_else(|| of_features().map(Arc::new)).ok_or_else(|| {
-        refused(
-            "there is no crypto provider: enable the feature tls or tls-aws-lc-rs, or call \
+        Error::refused(
+            ErrorKind::InvalidConfig,
+            "TLS: there is no crypto provider: enable the feature tls or tls-aws-lc-rs, or call \
              rustls::crypto::CryptoProvider::install_default first",
         )
     })

@@ -1,6 +1,6 @@
 //! Files of certificates that are read again for each connection.
 //!
-//! A read may block for as long as its file system does, so it runs on a thread of its own, which delays no end of a
+//! A read may block for as long as its file system does, so it runs on its own thread, which delays no end of a
 //! runtime or program. There is one at a time for each transport. An attempt to connect waits for it, for a third of its
 //! time; from then on, attempts do not wait for this read.
 

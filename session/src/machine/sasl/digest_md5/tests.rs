@@ -91,7 +91,7 @@ fn real_exchanges_are_reproduced() {
 
 /// Responses of another client with wrong passwords, and with an unknown user, that real servers refused.
 #[test]
-fn a_wrong_password_gives_what_real_servers_refused() {
+fn a_wrong_password_gives_the_response_that_real_servers_refused() {
     for (user, nonce, cnonce, response) in [
         (
             "bob",
@@ -257,7 +257,7 @@ proptest! {
 
     /// Parsing the response returns the values that were put in.
     #[test]
-    fn what_is_quoted_can_be_read_again(nonce in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn quoted_text_can_be_read_again(nonce in prop::collection::vec(any::<u8>(), 0..40)) {
         let mut challenge = Vec::new();
         put_quoted(&mut challenge, "nonce", &nonce);
         challenge.extend_from_slice(b"algorithm=md5-sess");

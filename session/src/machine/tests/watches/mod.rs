@@ -202,7 +202,7 @@ fn below_a_persistent_watch_a_read_is_sent_without_its_flag() {
 /// ZooKeeper before 3.9: a persistent watch added to the path of a recursive one ends the events of its children
 /// (`WatchManager.addWatch` replaces the mode).
 #[test]
-fn the_widest_mode_is_what_the_server_is_asked_for() {
+fn the_widest_mode_is_requested_from_the_server() {
     let mut scenario = Scenario::connected();
     scenario.add_watch(RECURSIVE, "/a", 1);
     scenario.add_watch(PERSISTENT, "/a", 2);

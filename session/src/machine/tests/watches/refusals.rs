@@ -183,7 +183,7 @@ fn read_whose_cover_is_refused(kind: WatchKind, err: ErrorCode) -> Scenario {
     scenario
 }
 
-/// The addWatch is refused, and the read behind it relied on it: the read gets a watch of its own, with what happened
+/// The addWatch is refused, and the read behind it relied on it: the read gets its own watch, with what happened
 /// since it was answered.
 #[test]
 fn a_read_whose_cover_was_refused_gets_a_watch_of_its_own() {
@@ -298,7 +298,7 @@ fn set_watches_keeps_to_the_limit_of_requests() {
     assert_eq!(frames, 7);
 }
 
-/// A path that fits into a request of its own and into no setWatches: its watchers are notified of the end.
+/// A path that fits into its own request and into no setWatches: its watchers are notified of the end.
 #[test]
 fn a_watch_whose_path_fits_into_no_set_watches_ends() {
     let config = config().with_max_request_bytes(100).unwrap();

@@ -1,0 +1,36 @@
+//! The switches that a test has set, and the changes that are recorded for it.
+
+use bytes::Bytes;
+use docent_protocol::{EventType, Stat};
+
+/// The switches of a test.
+#[derive(Debug, Default)]
+pub(super) struct Controls {
+    /// The number of requests still to be rejected with `ThrottledOp`.
+    pub(super) throttled: u32,
+    /// Whether a leader commits what it alone has accepted.
+    #[cfg(docent_sim)]
+    pub(super) commits_alone: bool,
+}
+
+/// A change of a node that the servers have applied.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct AppliedChange {
+    /// The zxid of the change.
+    pub zxid: i64,
+    /// The path of the node.
+    pub path: String,
+    /// [`EventType::NodeCreated`], [`EventType::NodeDataChanged`] or [`EventType::NodeDeleted`].
+    pub event_type: EventType,
+    /// The data and the stat after the change; `None` for a deleted node.
+    pub node: Option<(Bytes, Stat)>,
+}
+
+/// The changes that were recorded and not taken yet.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    pub(super) changes: Vec<AppliedChange>,
+    /// The zxid of the last recorded change.
+    pub(super) until: i64,
+}
