@@ -2,7 +2,7 @@
 //!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
-use docent::{CacheEvents, CacheOptions, CachedNode, Client, CreateMode, CuratorCache};
+use docent::{CacheEvent, CacheOptions, CachedNode, Client, CreateMode, CuratorCache, Events};
 use docent_testing::TestingServer;
 use tokio::sync::watch;
 
@@ -24,7 +24,11 @@ fn parse(node: &CachedNode) -> Result<Settings, String> {
 
 /// Follows the node until the cache is closed. An event says that it is time to look; an outage and a deleted node leave
 /// the last settings in force.
-async fn reload(cache: CuratorCache, mut events: CacheEvents, settings: watch::Sender<Settings>) {
+async fn reload(
+    cache: CuratorCache,
+    mut events: Events<CacheEvent>,
+    settings: watch::Sender<Settings>,
+) {
     while events.next().await.is_some() {
         let Some(node) = cache.get(PATH) else { continue };
         settings.send_if_modified(|current| {

@@ -6,18 +6,15 @@ use std::time::Duration;
 
 use docent::{Client, Config, ConnectionState, CreateMode, InterProcessMutex, OpCode, Outcome};
 use docent_testing::{TestingServer, fault::Fault, tap::Tap};
+use tokio::time::{error::Elapsed, timeout};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Waits for a state of the connection, at most until the deadline.
-async fn wait_for(
-    client: &Client,
-    wanted: ConnectionState,
-) -> Result<(), Box<dyn std::error::Error>> {
+async fn wait_for(client: &Client, wanted: ConnectionState) -> Result<(), Elapsed> {
     let mut state = client.state();
     let reached = state.wait_for(|state| *state == Some(wanted));
-    tokio::time::timeout(DEADLINE, reached).await??;
-    Ok(())
+    timeout(DEADLINE, reached).await.map(drop)
 }
 
 // In your tests: #[tokio::test], and docent::testing instead of docent_testing (feature testing).
@@ -51,7 +48,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // The session ends, as after a long outage.
     port.kill_session(DEADLINE).await?;
-    tokio::time::timeout(DEADLINE, guard.lost()).await?;
+    timeout(DEADLINE, guard.lost()).await?;
     println!("held after the end of the session: {}", guard.is_held());
     guard.release().await?;
     Ok(client.close().await?)

@@ -22,14 +22,16 @@ async fn follow(client: Client, texts: mpsc::UnboundedSender<String>) -> Result<
             let data = client.retry(&policy, read).await?.map(|node| node.data);
             let text = String::from_utf8_lossy(&data.unwrap_or_default()).into_owned();
             let _ = texts.send(format!("{text} ({reason})"));
-            let event = watcher.changed().await;
-            if event.is_end() {
+            match watcher.next().await {
+                // No server reports the events of an outage. A resync says that some may be missing.
+                Some(event) if event.is_resync() => reason = "after a reconnect",
+                Some(event) if !event.is_end() => reason = "after a change",
                 // The session has ended, and its watches with it.
-                reason = "in a new session";
-                break;
+                _ => {
+                    reason = "in a new session";
+                    break;
+                }
             }
-            // No server reports the events of an outage. A resync says that some may be missing.
-            reason = if event.is_resync() { "after a reconnect" } else { "after a change" };
         }
     }
 }
@@ -50,7 +52,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", texts.recv().await.unwrap_or_default());
     port.refuse().await?;
     port.cut();
-    state.wait_for(|state| *state == Some(ConnectionState::Suspended)).await?;
+    state.wait_for(|state| *state == Some(ConnectionState::Suspended)).await;
     admin.set_data(PATH, b"three", None).await?;
     port.accept().await?;
     println!("{}", texts.recv().await.unwrap_or_default());

@@ -25,7 +25,7 @@ async fn woken(server: &str, waiters: usize, naive: bool) -> Result<usize, Box<d
         // An event arrives before the replies to later requests.
         client.exists("/").await?;
     }
-    Ok(watchers.iter_mut().filter_map(Watcher::try_changed).count())
+    Ok(watchers.iter_mut().filter_map(Watcher::try_next).count())
 }
 
 #[tokio::main]

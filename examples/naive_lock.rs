@@ -25,7 +25,7 @@ impl NaiveLock<'_> {
             let (holder, mut watcher) = self.client.exists_and_watch(self.path).await?;
             // Otherwise it was deleted since the create: there is nothing to wait for.
             if holder.is_some() {
-                watcher.changed().await;
+                watcher.next().await;
             }
         }
     }

@@ -28,7 +28,7 @@ impl SequentialLock<'_> {
             };
             // A read that leaves a watch, as exists does; but on a missing node it leaves none.
             match self.client.get_data_and_watch(&ahead).await {
-                Ok((_, mut watcher)) => drop(watcher.changed().await),
+                Ok((_, mut watcher)) => drop(watcher.next().await),
                 Err(error) if error.kind() == ErrorKind::NoNode => {}
                 Err(error) => return Err(error),
             }

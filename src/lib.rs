@@ -74,7 +74,7 @@
 //! | `tls-platform-roots` | `TlsOptions::with_platform_roots`: certificates that the platform trusts |
 //! | `dns-srv` | connect strings `dns-srv://name`, whose servers are SRV records: [`ConnectString`] |
 //! | `sasl` | SASL authentication by DIGEST-MD5, or by another mechanism, such as Kerberos by `docent-gssapi` |
-//! | `stream` | [`Watcher`] and [`session::States`] as streams of `futures-core` |
+//! | `stream` | [`Watcher`], [`Events`] and [`Latest`] as streams of `futures-core` |
 //! | `blocking` | the module [`blocking`](https://docs.rs/docent/latest/docent/blocking): the client and the recipes for programs without async |
 //! | `metrics` | the counters of [`Metrics`], for the crate `metrics` |
 //! | `testing` | an embedded server and a recording proxy, for tests of programs that use docent |
@@ -144,39 +144,36 @@ pub use docent_protocol::{
 #[cfg(feature = "recipes")]
 #[doc(inline)]
 pub use docent_recipes::{
-    AclProvider, DefaultAclProvider, Held, HeldFuture,
+    AclProvider, CancellationToken, DefaultAclProvider, Held, HeldFuture,
     atomic::{
         AtomicNumber, AtomicOptions, AtomicStats, AtomicValue, DistributedAtomicInteger,
         DistributedAtomicLong, DistributedAtomicNumber, DistributedAtomicValue, PromotedToLock,
     },
     barriers::{DistributedBarrier, DistributedDoubleBarrier},
-    cache::{CacheEvent, CacheEvents, CacheOptions, CacheState, CachedNode, CuratorCache},
+    cache::{CacheEvent, CacheOptions, CacheState, CachedNode, CuratorCache},
     create_protected, create_protected_with,
     leader::{
         CloseMode, ConnectionStateErrorPolicy, LeaderLatch, LeaderOptions, LeaderSelector,
-        Leadership, LeadershipChange, LeadershipChanges, Participant, Term,
+        Leadership, LeadershipChange, Participant, Term,
     },
     locks::{
         InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
         InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockFuture, LockGuard, LockOptions,
         Owner, Revoker, StrictMutex,
     },
-    nodes::{
-        GroupMember, GroupView, NodeEvent, NodeEvents, NodeOptions, PersistentNode,
-        PersistentTtlNode,
-    },
+    nodes::{GroupMember, NodeEvent, NodeOptions, PersistentNode, PersistentTtlNode},
     shared::{SharedCount, SharedValue, VersionedValue},
 };
 #[doc(inline)]
 pub use docent_session::{
     AclEntries, AddWatchResponse, Allow, Backoff, BlockingWork, ByteStream, Call, Children, Client,
     ClientInfo, Clock, Config, ConnectString, Connecting, ConnectionState, Credential,
-    EnsembleConfig, EnsembleServer, EnsembleTracker, Error, ErrorKind, Host, Instant,
-    InvalidConnectString, InvalidEnsembleConfig, Latency, LocalAddress, Metrics, MultiReadResponse,
-    Node, NodePath, OnDrop, Outcome, ReadResult, Reconfig, Response, Runtime, ServerLookup,
-    SessionClaim, SessionLease, SessionToken, States, Task, Tcp, TcpOptions, Timer, Transaction,
-    TransactionResponse, TransactionResult, Transport, WatchKind, WatchResponse, WatchedEvent,
-    Watcher, WeakClient, WhenFull, children, retry,
+    EnsembleConfig, EnsembleServer, EnsembleTracker, Error, ErrorKind, Events, Host, Instant,
+    InvalidConnectString, InvalidEnsembleConfig, Latency, Latest, LocalAddress, Metrics,
+    MultiReadResponse, Node, NodePath, OnDrop, Outcome, ReadResult, Reconfig, Response, Runtime,
+    ServerLookup, SessionClaim, SessionLease, SessionToken, StateEvent, Task, Tcp, TcpOptions, Timer,
+    Transaction, TransactionResponse, TransactionResult, Transport, WatchKind, WatchResponse,
+    WatchedEvent, Watcher, WeakClient, WhenFull, children, retry,
 };
 #[cfg(feature = "sasl")]
 #[doc(inline)]

@@ -224,14 +224,14 @@ async fn children_and_watch(client: &Client, path: &str) -> Result<(Children, Wa
 async fn first_event(mut watchers: Vec<Watcher>) -> Result<(), Failure> {
     let event = std::future::poll_fn(|cx| {
         for watcher in &mut watchers {
-            if let std::task::Poll::Ready(event) = watcher.poll_changed(cx) {
+            if let std::task::Poll::Ready(event) = watcher.poll_next(cx) {
                 return std::task::Poll::Ready(event);
             }
         }
         std::task::Poll::Pending
     })
     .await;
-    if event.is_end() {
+    if event.is_none_or(|event| event.is_end()) {
         let text = "session lost, and the watches with it; restart the command";
         return Err(Failure::new(exit::NO_SERVER, text));
     }

@@ -108,17 +108,14 @@ mod service_provider;
 mod uri_spec;
 mod view;
 
-pub use docent_recipes::{
-    locks::LockOptions,
-    nodes::{NodeEvent, NodeEvents},
-};
-pub use docent_session::{Error, ErrorKind, Outcome};
+pub use docent_recipes::{locks::LockOptions, nodes::NodeEvent};
+pub use docent_session::{Error, ErrorKind, Events, Outcome};
 pub use down_instances::DownInstancePolicy;
 pub use instance_serializer::{InstanceSerializer, SerializerError};
 pub use json_instance_serializer::JsonInstanceSerializer;
 pub use payload::Payload;
 pub use provider_strategy::{ProviderStrategy, RandomStrategy, RoundRobinStrategy, StickyStrategy};
-pub use service_cache::{ServiceCache, ServiceCacheEvent, ServiceCacheEvents};
+pub use service_cache::{ServiceCache, ServiceCacheEvent};
 pub use service_discovery::{DiscoveryOptions, ServiceDiscovery};
 pub use service_instance::{ServiceInstance, ServiceType};
 pub use service_provider::{ProviderOptions, ServiceProvider};

@@ -11,8 +11,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use docent_recipes::cache::{CacheEvents, CacheOptions, CuratorCache};
-use docent_session::{Client, Error, NodePath};
+use docent_recipes::cache::{CacheEvent, CacheOptions, CuratorCache};
+use docent_session::{Client, Error, Events, NodePath};
 use serde_json::Value;
 
 use crate::{InstanceSerializer, ServiceInstance, view::View};
@@ -63,7 +63,7 @@ struct Inner<T> {
 /// The instances up to the last event that was looked at.
 struct Current<T> {
     view: View<T>,
-    events: CacheEvents,
+    events: Events<CacheEvent>,
     instances: Arc<[Arc<ServiceInstance<T>>]>,
 }
 
@@ -151,17 +151,20 @@ impl<T: Send + Sync + 'static> ServiceCache<T> {
         failures
     }
 
-    /// The events from now on. [`Initialized`](ServiceCacheEvent::Initialized) is one of them if the first load is not
-    /// complete at the call, as is every instance that it adds.
+    /// The events from now on, until the cache is closed or the client has ended.
+    /// [`Initialized`](ServiceCacheEvent::Initialized) is one of them if the first load is not complete at the call, as is
+    /// every instance that it adds. A reader that is more than 1,024 events behind receives a
+    /// [`Lagged`](ServiceCacheEvent::Lagged), and then the differences to the current state.
     ///
     /// Source: `addListener`; Curator's `cacheChanged` has no argument.
     #[must_use]
-    pub fn events(&self) -> ServiceCacheEvents<T> {
+    pub fn events(&self) -> Events<ServiceCacheEvent<T>> {
         // One moment: the events follow the nodes and the state.
         let (state, events) = self.inner.cache.state_and_events();
         let serializer = Arc::clone(&self.inner.serializer);
         let view = View::new(self.inner.cache.path(), serializer, &state);
-        ServiceCacheEvents { view, events, ready: VecDeque::new() }
+        let reader = Reader { view, events, ready: VecDeque::new() };
+        Events::unfold(reader, |mut reader| async move { Some((reader.next().await?, reader)) })
     }
 
     /// Closes the cache: removes its watch from the server, and forgets the instances.
@@ -224,6 +227,8 @@ pub enum ServiceCacheEvent<T = Value> {
         /// The number of instances.
         len: usize,
     },
+    /// This reader was too slow and has missed events. The differences to the current state follow.
+    Lagged,
     /// The data of a node is not an instance, or the node cannot be read.
     Unreadable {
         /// The path of the node.
@@ -233,21 +238,15 @@ pub enum ServiceCacheEvent<T = Value> {
     },
 }
 
-/// The events of a [`ServiceCache`], in order, for one reader. A slow reader holds up nothing: events that it misses are
-/// replaced by the differences to the current state. Created by [`ServiceCache::events`].
-pub struct ServiceCacheEvents<T = Value> {
+/// Reads the events of a [`ServiceCache`].
+struct Reader<T> {
     view: View<T>,
-    events: CacheEvents,
+    events: Events<CacheEvent>,
     ready: VecDeque<ServiceCacheEvent<T>>,
 }
 
-impl<T: Send + Sync + 'static> ServiceCacheEvents<T> {
-    /// The next event; `None` once the cache was closed, or the client has ended.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future loses nothing.
-    pub async fn next(&mut self) -> Option<ServiceCacheEvent<T>> {
+impl<T: Send + Sync + 'static> Reader<T> {
+    async fn next(&mut self) -> Option<ServiceCacheEvent<T>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
@@ -255,11 +254,5 @@ impl<T: Send + Sync + 'static> ServiceCacheEvents<T> {
             let event = self.events.next().await?;
             self.view.apply(event, &mut self.ready);
         }
-    }
-}
-
-impl<T> fmt::Debug for ServiceCacheEvents<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServiceCacheEvents").finish_non_exhaustive()
     }
 }

@@ -84,6 +84,7 @@ impl<T: 'static> View<T> {
                 events.extend([ServiceCacheEvent::Unreadable { path, error }]);
             }
             CacheEvent::Lagged { nodes, initialized, stale } => {
+                events.extend([ServiceCacheEvent::Lagged]);
                 self.replace(&nodes, events);
                 self.set_state(initialized, stale, events);
             }

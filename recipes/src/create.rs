@@ -50,7 +50,7 @@ pub(crate) async fn create(
         return create_plain(client, path, data, mode, acl, true).await;
     }
     let mut state = client.state();
-    let was_connected = state.borrow_and_update().is_some_and(ConnectionState::is_connected);
+    let was_connected = state.get().is_some_and(ConnectionState::is_connected);
     let result = client.create_with_acl_and_stat(path, data, mode, acl).await;
     match result {
         Ok((path, stat)) => Ok(CreateReply {
@@ -64,8 +64,8 @@ pub(crate) async fn create(
             // The server closes this connection; another request on it would be lost.
             let closed = async {
                 // The first change may be the connection itself.
-                let is_open = |state: &Option<_>| state.is_some_and(ConnectionState::is_connected);
-                while state.changed().await.is_ok() && !was_connected && is_open(&state.borrow()) {}
+                let is_open = |state: Option<_>| state.is_some_and(ConnectionState::is_connected);
+                while state.next().await.is_some_and(is_open) && !was_connected {}
             };
             timer::timeout(client, CLOSE_TIMEOUT, closed).await;
             create_plain(client, path, data, mode, acl, false).await

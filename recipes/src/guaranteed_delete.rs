@@ -14,11 +14,9 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 use docent_session::{
     Client, ConnectionState, Error, ErrorKind, Response, SessionLease, Timer, retry::RetryPolicy,
 };
-use tokio::sync::watch::Receiver;
 use tracing::{debug, trace};
 
-use crate::planted;
-use crate::select::select;
+use crate::{planted, select::select, state_changes::Connection};
 
 /// The first pause in the background; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -154,8 +152,8 @@ pub(crate) async fn repeat<R, F: Future<Output = Result<R, Error>>>(
 }
 
 /// Waits for a timer, but not beyond the end of the client: no task outlives its client.
-async fn unless_ended(mut state: Receiver<Option<ConnectionState>>, timer: Pin<Box<dyn Timer>>) {
-    select(timer, async move { while state.changed().await.is_ok() {} }).await;
+async fn unless_ended(mut state: Connection, timer: Pin<Box<dyn Timer>>) {
+    select(timer, async move { while state.next().await.is_some() {} }).await;
 }
 
 /// Whether an error may disappear without an operator.
@@ -168,15 +166,14 @@ fn is_transient(error: &Error) -> bool {
 /// for it, and returns `None` once the client has no other handle.
 async fn until_writable(mut client: Client, is_alive: impl Fn(&Client) -> bool) -> Option<Client> {
     let mut state = client.state();
-    while *state.borrow_and_update() == Some(ConnectionState::ReadOnly) && client.ended().is_none()
-    {
+    while state.get() == Some(ConnectionState::ReadOnly) && client.ended().is_none() {
         // The end of the session is a change of the state, and so is the end of the client.
         if is_alive(&client) {
-            state.changed().await.ok()?;
+            state.next().await?;
         } else {
             let weak = client.downgrade();
             drop(client);
-            state.changed().await.ok()?;
+            state.next().await?;
             client = weak.upgrade()?;
         }
     }
@@ -190,6 +187,7 @@ mod tests {
         task::{Context, Poll, Waker},
     };
 
+    use docent_session::Latest;
     use tokio::sync::watch;
 
     use super::*;
@@ -213,7 +211,7 @@ mod tests {
     #[test]
     fn a_background_delete_does_not_pause_beyond_the_end_of_its_client() {
         let (state, receiver) = watch::channel(None);
-        let mut pause = pin!(unless_ended(receiver, Box::pin(Never)));
+        let mut pause = pin!(unless_ended(Latest::new(receiver), Box::pin(Never)));
         let mut cx = Context::from_waker(Waker::noop());
         assert!(pause.as_mut().poll(&mut cx).is_pending());
         assert!(state.send(Some(ConnectionState::Suspended)).is_ok());

@@ -3,9 +3,8 @@
 use std::{future::Future, pin::Pin};
 
 use docent_session::{Instant, Transaction};
-use tokio_util::sync::CancellationToken;
 
-use crate::{Error, leader::Leadership, locks::LockGuard};
+use crate::{CancellationToken, Error, leader::Leadership, locks::LockGuard};
 
 /// The boxed future of [`Held`]'s methods.
 pub type HeldFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -59,6 +59,7 @@ pub mod atomic;
 pub mod barriers;
 mod base_path;
 pub mod cache;
+mod cancellation_token;
 mod create;
 mod create_protected;
 mod deadline;
@@ -86,6 +87,7 @@ mod state_changes;
 mod timer;
 
 pub use acl_provider::{AclProvider, DefaultAclProvider};
+pub use cancellation_token::CancellationToken;
 pub use create_protected::{create_protected, create_protected_with};
 pub use docent_session::{Error, ErrorKind, Outcome};
 pub use held::{Held, HeldFuture};

@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     create::lacks_3_5_operations,
-    locks::{LockOptions, hold::Connection},
+    locks::LockOptions,
     persistent_retry::PersistentRetry,
     select::{Either, select},
-    state_changes::is_read_write,
+    state_changes::{Connection, is_read_write},
 };
 
 /// What a task that owns a node works with.
@@ -62,10 +62,10 @@ impl NodeTask {
             if self.client.ended().is_some() {
                 return Err(Stop::Ended);
             }
-            if is_read_write(*connection.borrow_and_update()) {
+            if is_read_write(connection.get()) {
                 return Ok(());
             }
-            connection.changed().await.map_err(|_| Stop::Ended)?;
+            connection.next().await.ok_or(Stop::Ended)?;
         }
     }
 
@@ -87,7 +87,7 @@ impl NodeTask {
     ///
     /// Source: `WatcherRemovalManager.removeWatchers`.
     pub(crate) fn remove_watch(&self, mut watcher: Watcher) {
-        if watcher.try_changed().is_none() && !lacks_3_5_operations(&self.client) {
+        if watcher.try_next().is_none() && !lacks_3_5_operations(&self.client) {
             drop(self.client.check_watches(watcher.path(), WatcherType::Any));
         }
     }

@@ -1,26 +1,13 @@
-//! Wakes a waiter when the state of its connection changes.
+//! The state of a connection, whose changes wake waiters.
+//!
+//! In Curator too, a change of the connection wakes the waiters: it notifies every watcher. A waiter calls
+//! [`Client::state`](docent_session::Client::state) before the request whose result decides whether to wait, and looks again
+//! after a change, and after the end of the client.
 
-use docent_session::{Client, ConnectionState};
+use docent_session::{ConnectionState, Latest};
 
-/// Changes of the connection state since the subscription.
-///
-/// In Curator too, a change of the connection wakes the waiters: it notifies every watcher.
-pub(crate) struct StateChanges(tokio::sync::watch::Receiver<Option<ConnectionState>>);
-
-impl StateChanges {
-    /// Subscribes to later changes. Call it before the request whose result decides whether to wait.
-    pub(crate) fn subscribe(client: &Client) -> Self {
-        let mut state = client.state();
-        state.mark_unchanged();
-        Self(state)
-    }
-
-    /// Waits for a change, or for the end of the client.
-    pub(crate) async fn changed(&mut self) {
-        // An error means that the client has ended: the waiter has to look at that, too.
-        let _ = self.0.changed().await;
-    }
-}
+/// The state of a connection.
+pub(crate) type Connection = Latest<Option<ConnectionState>>;
 
 /// Whether a state is a connection to a server of the quorum. A read-only server refuses creates, and its listings prove
 /// nothing.

@@ -34,7 +34,7 @@ pub(crate) async fn sleep(client: &Client, duration: Duration) -> bool {
 /// Waits for the end of the client.
 pub(crate) async fn ended(client: &Client) {
     let mut state = client.state();
-    while client.ended().is_none() && state.changed().await.is_ok() {}
+    while client.ended().is_none() && state.next().await.is_some() {}
 }
 
 /// Waits for a future, at most for `duration`; it is polled at least once. The end of the client's runtime is not a

@@ -9,8 +9,8 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use docent_protocol::CreateMode;
-use docent_recipes::cache::{CacheEvent, CacheEvents, CacheOptions, CuratorCache};
-use docent_session::{Client, Clock, Config};
+use docent_recipes::cache::{CacheEvent, CacheOptions, CuratorCache};
+use docent_session::{Client, Clock, Config, Events};
 use docent_testing::TestingServer;
 use tokio::{
     sync::watch,
@@ -29,7 +29,7 @@ async fn client(server: &Arc<TestingServer>) -> Client {
 }
 
 /// The number of resyncs of the cache, and of other events.
-async fn count(mut events: CacheEvents, counts: watch::Sender<(u64, u64)>) {
+async fn count(mut events: Events<CacheEvent>, counts: watch::Sender<(u64, u64)>) {
     while let Some(event) = events.next().await {
         let is_resynced = matches!(event, CacheEvent::Resynced { .. });
         counts.send_modify(|(resynced, others)| {

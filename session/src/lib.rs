@@ -33,7 +33,7 @@
 //! | `tls-platform-roots` | `TlsOptions::with_platform_roots`: certificates that the platform trusts |
 //! | `dns-srv` | connect strings `dns-srv://name`, whose servers are SRV records: [`ConnectString`] |
 //! | `sasl` | authentication by DIGEST-MD5, or by another mechanism |
-//! | `stream` | [`Watcher`] and [`States`] as streams of `futures-core` |
+//! | `stream` | [`Watcher`], [`Events`] and [`Latest`] as streams of `futures-core` |
 //! | `metrics` | the counters of [`Metrics`], for the crate `metrics` |
 //!
 //! Without features, the crate is the machine: three third-party crates, no IO, no clock. The example `embed` is a
@@ -56,7 +56,8 @@
 [`Client::run`]: https://docs.rs/docent-session
 [`Client::update_server_list`]: https://docs.rs/docent-session
 [`EnsembleTracker`]: https://docs.rs/docent-session
-[`States`]: https://docs.rs/docent-session
+[`Events`]: https://docs.rs/docent-session
+[`Latest`]: https://docs.rs/docent-session
 [`Watcher`]: https://docs.rs/docent-session
 "
 )]
@@ -99,15 +100,14 @@ pub use time::Instant;
 
 #[cfg(feature = "tls-no-provider")]
 pub use driver::{Tls, TlsOptions};
-#[cfg(feature = "tls-no-provider")]
-pub use tokio_rustls::rustls;
 #[cfg(feature = "tokio")]
 pub use {
     client::{
         AclEntries, AddWatchResponse, Allow, Call, Children, Cleanup, Client, ClientInfo,
-        EnsembleConfig, EnsembleServer, EnsembleTracker, InvalidEnsembleConfig, MultiReadResponse,
-        Node, OnDrop, ReadResult, Reconfig, Response, States, Transaction, TransactionResponse,
-        TransactionResult, WatchResponse, Watcher, WeakClient, children, retry,
+        EnsembleConfig, EnsembleServer, EnsembleTracker, Events, InvalidEnsembleConfig, Latest,
+        MultiReadResponse, Node, OnDrop, ReadResult, Reconfig, Response, StateEvent, Transaction,
+        TransactionResponse, TransactionResult, WatchResponse, Watcher, WeakClient, children,
+        retry,
     },
     driver::{
         BlockingWork, ByteStream, Clock, Connecting, LocalAddress, Runtime, ServerLookup, Task,

@@ -10,12 +10,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use docent_session::{
-    Config, ErrorKind, TlsOptions,
-    rustls::crypto::{CryptoProvider, GetRandomFailed, SecureRandom, ring},
-};
+use docent_session::{Config, ErrorKind, TlsOptions};
 use docent_testing::{TestingServer, server};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use tokio_rustls::rustls::crypto::{CryptoProvider, GetRandomFailed, SecureRandom, ring};
 
 /// The roots in PEM, and a server with a certificate that they have signed.
 fn certificates() -> (String, server::Tls) {

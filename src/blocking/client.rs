@@ -4,8 +4,8 @@ use std::future::{Future, ready};
 
 use super::{Blocking, handle::WaitForEnd, thread::OwnThread, wait, waiting::check};
 use crate::{
-    AddWatchMode, Children, Config, CreateMode, Error, ErrorKind, Node, Stat, States, Watcher,
-    retry::RetryPolicy,
+    AddWatchMode, Children, Config, CreateMode, Error, ErrorKind, Events, Node, Stat, StateEvent,
+    Watcher, retry::RetryPolicy,
 };
 
 /// A ZooKeeper client for programs without async: a [`docent::Client`](crate::Client) for threads.
@@ -162,7 +162,7 @@ impl Client {
     ///
     /// As [`Client::states`](crate::Client::states).
     #[must_use]
-    pub fn states(&self) -> Blocking<States> {
+    pub fn states(&self) -> Blocking<Events<StateEvent>> {
         self.wrap(self.inner.states())
     }
 

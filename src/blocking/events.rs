@@ -2,10 +2,8 @@
 
 use std::{future::Future, time::Duration};
 
-use tokio::sync::watch;
-
 use super::{Blocking, wait, wait_timeout};
-use crate::{ConnectionState, Error, ErrorKind, States, WatchedEvent, Watcher};
+use crate::{Error, ErrorKind, Events, Latest, WatchedEvent, Watcher};
 
 /// A sequence of events, whose [`Blocking`] is an iterator that waits.
 ///
@@ -24,14 +22,13 @@ use crate::{ConnectionState, Error, ErrorKind, States, WatchedEvent, Watcher};
 /// # }
 /// ```
 ///
-/// A `watch::Receiver`, such as `subscribe` of a shared value returns, is a sequence of its later values: of several in
-/// quick succession, possibly only the last.
+/// [`Watcher`], [`Events`] and [`Latest`] are sources.
 pub trait EventSource {
     /// An event.
     type Event;
 
     /// Waits for the next event; `None` after the last one. Dropping the future loses nothing.
-    fn next_event(&mut self) -> impl Future<Output = Option<Result<Self::Event, Error>>>;
+    fn next_event(&mut self) -> impl Future<Output = Option<Self::Event>>;
 }
 
 /// Waits for each event. A call inside an async runtime is refused: its item is the error.
@@ -39,8 +36,7 @@ impl<E: EventSource> Iterator for Blocking<E> {
     type Item = Result<E::Event, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = wait(async || Ok(self.inner.next_event().await));
-        next.unwrap_or_else(|refused| Some(Err(refused)))
+        wait(async || Ok(self.inner.next_event().await)).transpose()
     }
 }
 
@@ -63,46 +59,25 @@ impl<E: EventSource> Blocking<E> {
     }
 
     fn next_within(&mut self, limit: Duration) -> Option<Option<Result<E::Event, Error>>> {
-        let next = wait_timeout(limit, async || Ok(self.inner.next_event().await));
-        next.unwrap_or_else(|refused| Some(Some(Err(refused))))
+        let next = wait_timeout(limit, async || Ok(self.inner.next_event().await)).transpose()?;
+        Some(next.transpose())
     }
 }
 
 macro_rules! event_sources {
-    ($($source:ty: $event:ty),*) => {
-        $(impl EventSource for $source {
+    ($([$($generics:tt)*] $source:ty: $event:ty;)*) => {$(
+        impl<$($generics)*> EventSource for $source {
             type Event = $event;
 
-            async fn next_event(&mut self) -> Option<Result<$event, Error>> {
-                self.next().await.map(Ok)
+            async fn next_event(&mut self) -> Option<$event> {
+                self.next().await
             }
-        })*
-    };
+        }
+    )*};
 }
 
-event_sources!(States: ConnectionState, Watcher: WatchedEvent);
-
-#[cfg(feature = "recipes")]
-event_sources!(
-    crate::CacheEvents: crate::CacheEvent,
-    crate::LeadershipChanges: crate::LeadershipChange,
-    crate::NodeEvents: crate::NodeEvent
-);
-
-#[cfg(feature = "recipes")]
-impl EventSource for crate::GroupView {
-    type Event = std::sync::Arc<std::collections::BTreeMap<String, bytes::Bytes>>;
-
-    async fn next_event(&mut self) -> Option<Result<Self::Event, Error>> {
-        self.next().await
-    }
-}
-
-impl<T: Clone> EventSource for watch::Receiver<T> {
-    type Event = T;
-
-    async fn next_event(&mut self) -> Option<Result<T, Error>> {
-        self.changed().await.ok()?;
-        Some(Ok(self.borrow_and_update().clone()))
-    }
+event_sources! {
+    [] Watcher: WatchedEvent;
+    [T] Events<T>: T;
+    [T: Clone + Send + Sync + 'static] Latest<T>: T;
 }

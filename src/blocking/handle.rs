@@ -8,10 +8,8 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::watch;
-
 use super::waiting::{is_inside_runtime, poll_for};
-use crate::{ConnectionState, WeakClient};
+use crate::{ConnectionState, Latest, WeakClient};
 
 /// A value of the async API, for threads: a client, or something that was made of one.
 ///
@@ -99,7 +97,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// Waits at its drop until the session is closed.
 pub(super) struct WaitForEnd {
     client: WeakClient,
-    state: watch::Receiver<Option<ConnectionState>>,
+    state: Latest<Option<ConnectionState>>,
 }
 
 impl WaitForEnd {
@@ -115,12 +113,10 @@ impl Drop for WaitForEnd {
         }
         let Self { client, state } = self;
         let ended = async {
-            // The channel ends with the driver.
-            while client.upgrade().is_none_or(|client| client.ended().is_none()) {
-                if state.changed().await.is_err() {
-                    return;
-                }
-            }
+            // The states end with the driver.
+            while client.upgrade().is_none_or(|client| client.ended().is_none())
+                && state.next().await.is_some()
+            {}
         };
         poll_for(CLOSE_LIMIT, pin!(ended));
     }

@@ -3,7 +3,7 @@
 use std::{future, thread, time::Duration};
 
 use docent::{
-    AddWatchMode, ConnectionState, CreateMode, ErrorKind, EventType, OnDrop, Outcome,
+    AddWatchMode, ConnectionState, CreateMode, ErrorKind, EventType, OnDrop, Outcome, StateEvent,
     blocking::{Allow, wait, wait_timeout},
     retry::RetryNTimes,
 };
@@ -142,7 +142,8 @@ fn states_end_with_the_client(server: Server) {
     let later = client.wrap(client.state());
     let waiting = thread::spawn(move || later.map(Result::unwrap).last());
     client.close().unwrap();
-    assert_eq!(states.map(Result::unwrap).collect::<Vec<_>>(), [ConnectionState::Connected]);
+    let states: Vec<_> = states.map(Result::unwrap).collect();
+    assert_eq!(states, [StateEvent::State(ConnectionState::Connected)]);
     assert_eq!(client.ended(), Some(ErrorKind::Closed));
     assert_eq!(client.exists("/").unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(waiting.join().unwrap().flatten(), None, "the state after the end");

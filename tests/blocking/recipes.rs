@@ -115,11 +115,11 @@ fn members_see_each_other(server: Server) {
     let two = GroupMember::join(&client, &path, "two", "2").unwrap();
     let mut view = one.wrap(one.view());
     drop(client);
-    assert!(view.by_ref().any(|members| members.unwrap().len() == 2));
+    assert!(view.by_ref().any(|members| members.unwrap().unwrap().len() == 2));
     wait(|| two.leave()).unwrap();
-    assert!(view.by_ref().any(|members| members.unwrap().len() == 1));
+    assert!(view.by_ref().any(|members| members.unwrap().unwrap().len() == 1));
     wait(|| one.leave()).unwrap();
-    assert!(view.all(|members| members.is_ok()), "it ends");
+    assert!(view.all(|members| members.unwrap().is_ok()), "it ends");
 }
 
 fn a_value_is_shared(server: Server) {

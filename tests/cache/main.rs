@@ -9,7 +9,7 @@ mod faults;
 mod initial;
 mod model;
 
-use docent::{CacheEvent, CacheEvents, CachedNode, CuratorCache, OpCode};
+use docent::{CacheEvent, CachedNode, CuratorCache, Events, OpCode};
 use docent_testing::{
     TestingServer,
     server::{self, Version},
@@ -24,7 +24,7 @@ async fn of_version(version: Version) -> Fixture {
 }
 
 /// The next event.
-async fn next(events: &mut CacheEvents) -> CacheEvent {
+async fn next(events: &mut Events<CacheEvent>) -> CacheEvent {
     within_deadline("an event", events.next()).await.expect("the cache is open")
 }
 
@@ -51,14 +51,14 @@ fn short(event: &CacheEvent, root: &str) -> String {
 }
 
 /// Waits for these events, in this order.
-async fn expect(events: &mut CacheEvents, root: &str, wanted: &[&str]) {
+async fn expect(events: &mut Events<CacheEvent>, root: &str, wanted: &[&str]) {
     for wanted in wanted {
         assert_eq!(short(&next(events).await, root), *wanted);
     }
 }
 
 /// Waits for these events, in any order, and up to the last one.
-async fn expect_all(events: &mut CacheEvents, root: &str, wanted: &[&str], last: &str) {
+async fn expect_all(events: &mut Events<CacheEvent>, root: &str, wanted: &[&str], last: &str) {
     let mut seen = Vec::new();
     loop {
         let event = short(&next(events).await, root);

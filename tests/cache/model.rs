@@ -8,9 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use docent::{
-    CacheEvent, CacheEvents, CacheOptions, CachedNode, CreateMode, CuratorCache, ErrorKind,
-};
+use docent::{CacheEvent, CacheOptions, CachedNode, CreateMode, CuratorCache, ErrorKind, Events};
 use docent_testing::{
     TestingServer,
     server::{self, Version},
@@ -95,7 +93,10 @@ impl Mirror {
     }
 }
 
-async fn mirror(mut events: CacheEvents, mut stop: tokio::sync::oneshot::Receiver<()>) -> Mirror {
+async fn mirror(
+    mut events: Events<CacheEvent>,
+    mut stop: tokio::sync::oneshot::Receiver<()>,
+) -> Mirror {
     let mut mirror = Mirror::default();
     loop {
         tokio::select! {

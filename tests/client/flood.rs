@@ -132,7 +132,7 @@ async fn sleep_beside_the_flood(runtime: impl docent::Runtime) -> Duration {
     let client = config.with_transport(Flood).start();
     let mut watcher = client.add_watch("/a", AddWatchMode::Persistent).await.unwrap();
     for _ in 0..100 {
-        watcher.changed().await;
+        watcher.next().await;
     }
     let begin = Instant::now();
     timer.as_mut().reset(Duration::from_millis(100));

@@ -34,7 +34,7 @@ async fn the_operations_of_zookeeper_3_4_work_on_a_keeper() {
         client.create("/a", b"1", CreateMode::Persistent).await.unwrap();
         let (node, mut watcher) = client.get_data_and_watch("/a").await.unwrap();
         client.set_data("/a", b"2", Some(node.stat.version)).await.unwrap();
-        assert_eq!(&*within_deadline("the event", watcher.changed()).await.path, "/a");
+        assert_eq!(&*within_deadline("the event", watcher.next()).await.unwrap().path, "/a");
         let mut transaction = client.transaction();
         transaction.check("/a", Some(1)).create("/a/b", b"", CreateMode::Ephemeral);
         transaction.commit().await.unwrap();
@@ -200,7 +200,7 @@ async fn a_reply_to_add_watch_without_a_body_is_read() {
     for mode in [AddWatchMode::Persistent, AddWatchMode::PersistentRecursive] {
         let mut watcher = client.add_watch("/a", mode).await.unwrap();
         client.create("/a", b"", CreateMode::Persistent).await.unwrap();
-        let event = within_deadline("the event", watcher.changed()).await;
+        let event = within_deadline("the event", watcher.next()).await.unwrap();
         assert_eq!((&*event.path, event.is_end()), ("/a", false), "{mode:?}");
         watcher.remove().await.unwrap();
         client.delete("/a", None).await.unwrap();

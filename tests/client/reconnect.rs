@@ -97,17 +97,17 @@ async fn watches_survive(connect: &str, restart: impl AsyncFnOnce()) {
     let mut states = client.states();
     restart().await;
     within_deadline("a new connection", async {
-        while states.next().await != Some(ConnectionState::Reconnected) {}
+        while states.next().await != Some(ConnectionState::Reconnected.into()) {}
     })
     .await;
     assert_eq!(client.session().unwrap().session_id(), session);
     // Their own server was sent each of them: the first, the last, and those where one batch follows another.
     for number in (0..WATCHES).step_by(997).chain([WATCHES - 1]) {
         client.create(&path(number), b"", CreateMode::Ephemeral).await.unwrap();
-        let event = within_deadline("an event", watchers[number].changed()).await;
+        let event = within_deadline("an event", watchers[number].next()).await.unwrap();
         assert_eq!(event.event_type, EventType::NodeCreated, "{number}");
     }
-    assert!(watchers[1].try_changed().is_none());
+    assert!(watchers[1].try_next().is_none());
     client.close().await.unwrap();
 }
 
@@ -179,7 +179,7 @@ async fn watches_survive_reconnects_to_an_overloaded_server() {
         connection.cut();
         let reads: Vec<_> = (0..2000).map(|number| other.exists(&path(number % NODES))).collect();
         within_deadline("a new connection", async {
-            while states.next().await != Some(ConnectionState::Reconnected) {}
+            while states.next().await != Some(ConnectionState::Reconnected.into()) {}
         })
         .await;
         for read in reads {
@@ -196,11 +196,11 @@ async fn watches_survive_reconnects_to_an_overloaded_server() {
             created.allow(docent::ErrorKind::NodeExists).await
         })
         .await;
-        let event = within_deadline("an event", once[number].changed()).await;
+        let event = within_deadline("an event", once[number].next()).await.unwrap();
         assert_eq!(event.event_type, EventType::NodeCreated, "{number}: {event:?}");
         // A resync covers the missed events; a reader reads again behind it.
         loop {
-            let event = within_deadline("an event", persistent[number].changed()).await;
+            let event = within_deadline("an event", persistent[number].next()).await.unwrap();
             assert!(!event.is_end(), "{number}: {event:?}");
             let read = async || client.get_data(&path(number)).await;
             if event.event_type == EventType::NodeDataChanged

@@ -107,12 +107,13 @@ async fn a_lost_connection_and_a_restarted_server_are_authenticated_again() {
 
     fixture.server.restart().await;
     within_deadline("a new connection", async {
-        while states.next().await != Some(ConnectionState::Reconnected) {}
+        while states.next().await != Some(ConnectionState::Reconnected.into()) {}
     })
     .await;
     assert_eq!(client.session().unwrap().session_id(), session);
     client.set_data("/his", b"2", None).await.unwrap();
-    let event = within_deadline("the event of a watch that was set again", watcher.changed()).await;
+    let event =
+        within_deadline("the event of a watch that was set again", watcher.next()).await.unwrap();
     assert_eq!(event.event_type, docent::EventType::NodeDataChanged);
     client.close().await.unwrap();
 }

@@ -1,7 +1,7 @@
-//! TLS of long-lived clients: renewed files, revoked certificates, a custom verifier, a transport below TLS.
+//! TLS of long-lived clients: renewed files, revoked certificates, a configuration of the application, a transport below TLS.
 
 use std::{
-    fs,
+    fmt, fs,
     path::PathBuf,
     sync::{
         Arc,
@@ -11,21 +11,20 @@ use std::{
 };
 
 use docent::{
-    Client, Config, Connecting, Host, Tcp, TcpOptions, Transport,
-    session::{
-        TlsOptions,
-        rustls::{
-            self, DigitallySignedStruct, SignatureScheme,
-            client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-            crypto::ring,
-            pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
-        },
-    },
+    ByteStream, Client, Config, Connecting, Host, Tcp, TcpOptions, Transport, session::TlsOptions,
 };
 use docent_testing::{TestingServer, server};
 use rcgen::{
     CertificateParams, CertificateRevocationListParams, KeyIdMethod, KeyPair, RevokedCertParams,
     SerialNumber, date_time_ymd,
+};
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{
+        ClientConfig, RootCertStore,
+        crypto::ring,
+        pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+    },
 };
 use xtask::TemporaryDirectory;
 
@@ -213,67 +212,46 @@ async fn a_revoked_certificate_is_refused_and_so_is_one_without_a_list() {
     client.get_data("/").await.unwrap();
 }
 
-/// Accepts one certificate, whoever has signed it.
-#[derive(Debug)]
-struct Pinned(CertificateDer<'static>);
+/// TLS by a configuration of the program.
+struct OwnTls(TlsConnector);
 
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        if *end_entity == self.0 {
-            return Ok(ServerCertVerified::assertion());
-        }
-        Err(rustls::CertificateError::ApplicationVerificationFailure.into())
+impl fmt::Debug for OwnTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnTls")
     }
+}
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = ring::default_provider().signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, cert, dss, &algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = ring::default_provider().signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, cert, dss, &algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        ring::default_provider().signature_verification_algorithms.supported_schemes()
+impl Transport for OwnTls {
+    fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a> {
+        Box::pin(async move {
+            let name = ServerName::try_from("zk.example").unwrap();
+            let stream = Tcp.connect(host, within).await?;
+            Ok(Box::new(self.0.connect(name, stream).await?) as Box<dyn ByteStream>)
+        })
     }
 }
 
 #[tokio::test]
-async fn a_verifier_of_the_application_decides() {
+async fn a_configuration_of_the_application_decides() {
     let authority = Authority::named("tests of docent");
     let identity = authority.identify("server", &["zk.example"]);
     let config =
         server::Config { tls: Some(certificate_of(&identity)), ..server::Config::default() };
     let server = TestingServer::start_with(config).await.unwrap();
-    let pinned = |pem: &str| {
-        let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
-        // Without roots.
-        let tls = TlsOptions::new().with_verifier(Arc::new(Pinned(certificate))).build().unwrap();
-        patient(&server.connect_string()).with_transport(tls)
+    let trusting = |pem: &str| {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider);
+        let config = config.with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        patient(&server.connect_string())
+            .with_transport(OwnTls(TlsConnector::from(Arc::new(config))))
     };
-    pinned(&identity.certificate).connect().await.unwrap();
-    let other = authority.identify("server", &["zk.example"]);
-    let text = mismatch(pinned(&other.certificate)).await;
-    assert!(text.contains("ApplicationVerificationFailure"), "{text}");
+    trusting(&authority.pem).connect().await.unwrap();
+    let other = Authority::named("others");
+    let text = mismatch(trusting(&other.pem)).await;
+    assert!(text.contains("UnknownIssuer"), "{text}");
 }
 
 /// Counts the connections.

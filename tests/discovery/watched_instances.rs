@@ -1,7 +1,7 @@
 //! Instances that another process writes while they are registered here (`ServiceDiscoveryBuilder.watchInstances`).
 
 use docent::NodeEvent;
-use docent_discovery::NodeEvents;
+use docent_discovery::Events;
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn watching(fixture: &Fixture, client: &Client) -> ServiceDiscovery {
 }
 
 /// Waits until the instance has the form of another process.
-async fn adopted(events: &mut NodeEvents) -> String {
+async fn adopted(events: &mut Events<NodeEvent>) -> String {
     loop {
         match within_deadline("an event", events.next()).await.unwrap() {
             NodeEvent::DataAdopted { data } => return String::from_utf8(data.to_vec()).unwrap(),

@@ -104,9 +104,9 @@ impl Load {
             let stat = self.client.exists(path).await.unwrap().unwrap();
             assert_eq!(seen, stat.version, "a watch was lost");
         }
-        assert_eq!(self.rung.try_changed(), None, "the bell has not been rung");
+        assert_eq!(self.rung.try_next(), None, "the bell has not been rung");
         self.client.set_data(&self.bell, b"", None).await.unwrap();
-        let event = within_deadline("the bell", self.rung.changed()).await;
+        let event = within_deadline("the bell", self.rung.next()).await.unwrap();
         let metrics = self.client.metrics();
         assert_eq!(event.event_type, EventType::NodeDataChanged, "{metrics:?}");
         assert_eq!(self.client.session().unwrap().session_id(), self.session);
@@ -137,7 +137,7 @@ async fn follow(client: Client, path: String) -> i32 {
         if node.data == "end" {
             return node.stat.version;
         }
-        watcher.changed().await;
+        watcher.next().await;
     }
 }
 
@@ -197,10 +197,10 @@ async fn a_frozen_follower_costs_no_session_no_reply_and_no_watch() {
         client.set_data(&path, b"changed", None).await.is_ok().then_some(())
     })
     .await;
-    let event = within_deadline("the data watch", data.changed()).await;
+    let event = within_deadline("the data watch", data.next()).await.unwrap();
     assert_eq!(event.event_type, EventType::NodeDataChanged);
     // Either it saw the change, or it was notified that it may have missed one.
-    let event = within_deadline("the recursive watch", stays.changed()).await;
+    let event = within_deadline("the recursive watch", stays.next()).await.unwrap();
     assert!(event.is_resync() || event.event_type == EventType::NodeDataChanged, "{event:?}");
     assert_eq!(client.session().unwrap().session_id(), session);
     drop(frozen);
@@ -221,7 +221,7 @@ async fn a_rolling_restart_costs_no_session_no_reply_and_no_watch() {
         load.works().await;
         ensemble.start_again(member).await;
     }
-    assert_ne!(*state.borrow_and_update(), Some(ConnectionState::Lost));
+    assert_ne!(state.get(), Some(ConnectionState::Lost));
     load.check().await;
 }
 

@@ -60,7 +60,7 @@ async fn an_isolated_leader_answers_sync(ensemble: Ensemble) {
 
 /// Whether a call would be sent now: without a connection, it would wait for the next one.
 fn is_connected(client: &Client) -> bool {
-    client.state().borrow().is_some_and(ConnectionState::is_connected)
+    client.state().get().is_some_and(ConnectionState::is_connected)
 }
 
 /// A follower answers for syncLimit after the last ping or tick, a leader for a tick more.
@@ -123,7 +123,7 @@ async fn a_create_that_is_committed_after_the_search_leaves_no_node() {
     cluster.cut_connections(leader);
     acquiring.abort();
     within_deadline("a reconnect", async {
-        while states.next().await != Some(ConnectionState::Reconnected) {}
+        while states.next().await != Some(ConnectionState::Reconnected.into()) {}
     })
     .await;
     // The search, a write and a listing, is sent on the new connection, and has no reply. The leader's other client is

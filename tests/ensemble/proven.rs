@@ -51,8 +51,7 @@ async fn stays_proven(ensemble: &Ensemble, member: usize, is_leader: bool) {
     let guard = hold(&client, &format!("/lock-{member}"), Some(TIMEOUT / 8)).await;
     let first = guard.proven_until();
     assert!(is_proven(&client, &guard), "not proven when it is acquired");
-    let mut states = client.states();
-    let state = states.next().await;
+    let state = client.state().get();
     eventually("two timeouts of renewals", async || {
         assert!(is_proven(&client, &guard), "lapsed");
         (guard.proven_until() > first + TIMEOUT * 2).then_some(())
@@ -66,7 +65,7 @@ async fn stays_proven(ensemble: &Ensemble, member: usize, is_leader: bool) {
         assert!(connections > 10, "{connections} connections at a follower");
     }
     assert!(guard.is_held());
-    assert_eq!(*client.state().borrow(), state, "the state of the connection has changed");
+    assert_eq!(client.state().get(), state, "the state of the connection has changed");
     guard.release().await.unwrap();
     client.close().await.unwrap();
 }
@@ -165,7 +164,7 @@ async fn a_renewal_at_a_follower_that_freezes_proves_nothing() {
         // A session that has not ended by then goes on.
         let goes_on = |at: usize| {
             let (client, guard) = &holds[at];
-            let is_connected = client.state().borrow().is_some_and(|state| state.is_connected());
+            let is_connected = client.state().get().is_some_and(|state| state.is_connected());
             let session = client.session().map(|session| session.session_id());
             frozen.is_none() && is_connected && session == Some(guard.session_id())
         };

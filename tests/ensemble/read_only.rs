@@ -112,7 +112,7 @@ async fn moves_on(client: &Client, local: &SessionLease) {
     eventually("a write", async || client.set_data("/a", b"z", None).await.ok()).await;
     assert!(local.is_lost(), "the read-only server's session is its own");
     // Connected, or Reconnected: an election may throw it off once more.
-    let state = *client.state().borrow();
+    let state = client.state().get();
     assert!(
         matches!(state, Some(ConnectionState::Connected | ConnectionState::Reconnected)),
         "{state:?}"
@@ -153,7 +153,7 @@ async fn a_hold_ends_by_its_deadline_on_a_read_only_server() {
     cluster.stop(2);
     let last = client.now();
     within_deadline("a read-only server", async {
-        while states.next().await != Some(ConnectionState::ReadOnly) {}
+        while states.next().await != Some(ConnectionState::ReadOnly.into()) {}
     })
     .await;
     assert_eq!(client.session().unwrap().session_id(), lease.session_id(), "the same session");
@@ -168,12 +168,12 @@ async fn a_hold_ends_by_its_deadline_on_a_read_only_server() {
     assert!(client.now() >= lease.deadline());
     assert!(!guard.is_held() && guard.guarded().is_err());
     within_deadline("the loss of the session", async {
-        while states.next().await != Some(ConnectionState::Lost) {}
+        while states.next().await != Some(ConnectionState::Lost.into()) {}
     })
     .await;
     assert!(lease.is_lost());
     within_deadline("a read-only server", async {
-        while states.next().await != Some(ConnectionState::ReadOnly) {}
+        while states.next().await != Some(ConnectionState::ReadOnly.into()) {}
     })
     .await;
     let refused = mutex.acquire_timeout(Duration::from_millis(100)).await;
@@ -199,7 +199,7 @@ async fn a_participant_on_a_read_only_server_does_not_lead() {
         cluster.stop(1);
         cluster.stop(2);
         within_deadline("a read-only server", async {
-            while states.next().await != Some(ConnectionState::ReadOnly) {}
+            while states.next().await != Some(ConnectionState::ReadOnly.into()) {}
         })
         .await;
         if policy == Standard {
@@ -240,5 +240,5 @@ async fn a_client_without_the_option_waits_for_a_majority() {
     let waiting = client.create("/a", b"", CreateMode::Persistent);
     cluster.restart(1).await.unwrap();
     within_deadline("the write", waiting).await.unwrap();
-    assert_eq!(*client.state().borrow(), Some(ConnectionState::Connected));
+    assert_eq!(client.state().get(), Some(ConnectionState::Connected));
 }

@@ -156,15 +156,15 @@ async fn the_members_are_changed_by_the_super_user_alone(ensemble: Ensemble) {
     assert_eq!((joined.stat.version, joined.stat.mzxid), (-1, version(&joined)));
     assert!(version(&joined) > version(&before));
     assert_eq!(client.get_config().await.unwrap().data, joined.data);
-    let event = within_deadline("the event", once.changed()).await;
+    let event = within_deadline("the event", once.next()).await.unwrap();
     assert_eq!((event.event_type, &*event.path), (EventType::NodeDataChanged, "/zookeeper/config"));
     // The node is written twice.
     for _ in 0..2 {
-        let event = within_deadline("each event", always.changed()).await;
+        let event = within_deadline("each event", always.next()).await.unwrap();
         assert_eq!(event.event_type, EventType::NodeDataChanged);
     }
     other.sync("/").await.unwrap();
-    assert_eq!(always.try_changed(), None);
+    assert_eq!(always.try_next(), None);
 
     let stale = admin.reconfig(leaving("100"), Some(version(&before))).await;
     refused(stale, ErrorKind::BadVersion);

@@ -41,7 +41,7 @@ async fn a_resumed_session_waits(
     let error = within_deadline("the loss of the create", writing).await.unwrap().unwrap_err();
     assert_eq!(error.outcome(), docent::Outcome::Unknown);
     within_deadline("the handshake", async {
-        while states.next().await != Some(ConnectionState::Reconnected) {}
+        while states.next().await != Some(ConnectionState::Reconnected.into()) {}
     })
     .await;
     let reading = tokio::spawn({

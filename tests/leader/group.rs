@@ -1,6 +1,9 @@
 //! Groups, and the views of their members.
 
-use docent::{Acl, CreateMode, ErrorKind, GroupMember, NodeEvent, OpCode, Perms};
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use docent::{Acl, CreateMode, Error, ErrorKind, Events, GroupMember, NodeEvent, OpCode, Perms};
 use docent_testing::{fault::Fault, tap::Record};
 
 use crate::{
@@ -32,8 +35,10 @@ async fn a_second_member_with_the_same_id_waits(fixture: Fixture) {
     assert_eq!(&*a.get_data(&at).await.unwrap().data, b"b");
 }
 
+type Members = BTreeMap<String, Bytes>;
+
 /// Waits until a view shows these members.
-async fn shows(view: &mut docent::GroupView, wanted: &[(&str, &str)]) {
+async fn shows(view: &mut Events<Result<Arc<Members>, Error>>, wanted: &[(&str, &str)]) {
     let seen = async {
         loop {
             let members = view.next().await.unwrap().unwrap();

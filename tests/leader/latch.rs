@@ -7,8 +7,8 @@ use std::{
 };
 
 use docent::{
-    CloseMode, Config, ErrorKind, Held, LeaderLatch, LeaderOptions, LeadershipChange,
-    LeadershipChanges, LockGuard, OpCode,
+    CloseMode, Config, ErrorKind, Events, Held, LeaderLatch, LeaderOptions, LeadershipChange,
+    LockGuard, OpCode,
     recipes::locks::InterProcessMutex,
     session::{Runtime, Task, Timer, Transport},
 };
@@ -33,7 +33,7 @@ fn latch(fixture: &Fixture, client: &docent::Client, id: &str) -> LeaderLatch {
     LeaderLatch::start_with(client, &fixture.path, id, options()).unwrap()
 }
 
-async fn next(changes: &mut LeadershipChanges) -> Option<LeadershipChange> {
+async fn next(changes: &mut Events<LeadershipChange>) -> Option<LeadershipChange> {
     within_deadline("a change", changes.next()).await
 }
 

@@ -1,8 +1,8 @@
 //! Latches whose nodes, requests, connections or sessions are lost. Ln: the defects of Curator in `docs/CURATOR.md`.
 
 use docent::{
-    Client, ConnectionState, ConnectionStateErrorPolicy, CreateMode, ErrorKind, LeaderLatch,
-    LeaderOptions, LeadershipChange, LeadershipChanges, OpCode,
+    Client, ConnectionState, ConnectionStateErrorPolicy, CreateMode, ErrorKind, Events,
+    LeaderLatch, LeaderOptions, LeadershipChange, OpCode,
 };
 use docent_testing::{
     fault::Fault,
@@ -42,7 +42,7 @@ async fn two(fixture: &Fixture) -> ([(Client, TapClient); 2], [LeaderLatch; 2]) 
     ([a, b], [first, second])
 }
 
-async fn next(changes: &mut LeadershipChanges) -> Option<LeadershipChange> {
+async fn next(changes: &mut Events<LeadershipChange>) -> Option<LeadershipChange> {
     within_deadline("a change", changes.next()).await
 }
 

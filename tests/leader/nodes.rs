@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use docent::{
-    Client, CreateMode, ErrorKind, LockOptions, NodeEvent, NodeEvents, NodeOptions, OpCode,
+    Client, CreateMode, ErrorKind, Events, LockOptions, NodeEvent, NodeOptions, OpCode,
     PersistentNode, PersistentTtlNode, retry::RetryNTimes,
 };
 use docent_testing::{
@@ -42,7 +42,7 @@ pub(super) async fn created(node: &PersistentNode) -> String {
     within_deadline("the node", node.created()).await.unwrap()
 }
 
-pub(super) async fn next(events: &mut NodeEvents) -> NodeEvent {
+pub(super) async fn next(events: &mut Events<NodeEvent>) -> NodeEvent {
     within_deadline("an event", events.next()).await.unwrap()
 }
 

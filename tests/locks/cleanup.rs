@@ -403,8 +403,7 @@ async fn a_clean_up_on_a_read_only_server_keeps_no_client_beyond_its_session() {
         cluster.stop(2);
         let read_only = async |is_lost: bool| {
             eventually("a read-only server", async || {
-                let is_read_only =
-                    *client.state().borrow() == Some(docent::ConnectionState::ReadOnly);
+                let is_read_only = client.state().get() == Some(docent::ConnectionState::ReadOnly);
                 (is_read_only && lease.is_lost() == is_lost).then_some(())
             })
             .await;

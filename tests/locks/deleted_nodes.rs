@@ -210,8 +210,7 @@ async fn a_node_deleted_during_an_outage_ends_the_hold(fixture: Fixture) {
             operator.create(guard.lock_path(), b"", CreateMode::Ephemeral).await.unwrap();
         }
         eventually("the outage", async || {
-            (!client.state().borrow().is_some_and(docent::ConnectionState::is_connected))
-                .then_some(())
+            (!client.state().get().is_some_and(docent::ConnectionState::is_connected)).then_some(())
         })
         .await;
         let token = guard.cancellation_token();

@@ -51,7 +51,7 @@ async fn pipelined_requests_keep_their_order_and_watches_their_events_in_renewal
                     if &node.data[..] == b"end" {
                         return events;
                     }
-                    watcher.changed().await;
+                    watcher.next().await;
                     events += 1;
                 }
             }
@@ -92,7 +92,7 @@ async fn pipelined_requests_keep_their_order_and_watches_their_events_in_renewal
         events += within_deadline("a watch", follower).await.unwrap();
     }
     eprintln!("{writes} writes and {events} events in eight renewals");
-    assert_eq!(*client.state().borrow(), Some(ConnectionState::Connected));
+    assert_eq!(client.state().get(), Some(ConnectionState::Connected));
     assert!(guard.is_held());
     guard.release().await.unwrap();
 }
@@ -135,7 +135,7 @@ async fn ends_in_a_renewal_leave_no_node(fixture: Fixture) {
         })
         .await;
         if end < 3 {
-            assert_eq!(*client.state().borrow(), Some(ConnectionState::Connected));
+            assert_eq!(client.state().get(), Some(ConnectionState::Connected));
             within_deadline("a close", client.close()).await.unwrap();
         }
     }

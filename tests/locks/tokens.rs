@@ -75,7 +75,7 @@ async fn a_guard_dropped_when_its_loss_is_known_cancels_its_token(fixture: Fixtu
             guards.iter().map(|(kind, guard)| (*kind, guard.cancellation_token())).collect();
         let mut states = client.states();
         tap.kill_session(DEADLINE).await.unwrap();
-        let lost = async { while states.next().await != Some(ConnectionState::Lost) {} };
+        let lost = async { while states.next().await != Some(ConnectionState::Lost.into()) {} };
         within_deadline("LOST", lost).await;
         match round {
             0 => drop(guards),
@@ -119,7 +119,7 @@ async fn a_token_belongs_to_its_guard_and_not_to_the_owners_other_guards(fixture
 }
 
 /// A lock that stores the token of its last guard.
-struct TokenStore(InterProcessMutex, std::sync::Mutex<Option<tokio_util::sync::CancellationToken>>);
+struct TokenStore(InterProcessMutex, std::sync::Mutex<Option<docent::CancellationToken>>);
 
 impl InterProcessLock for TokenStore {
     fn acquire(&self) -> docent::recipes::locks::LockFuture<'_, LockGuard> {

@@ -59,8 +59,9 @@ fn assert_listed(libraries: &[&str]) {
         let source = fs::read_to_string(&expanded()[library]).unwrap();
         let source = without_bodies(source.parse().unwrap());
         let items = syn::parse2::<syn::File>(source).unwrap().items;
-        let list = list(&library.replace('-', "_"), items);
+        let (list, foreign) = list(&library.replace('-', "_"), items);
         assert!(list.len() > 20, "{library}: {list:?}");
+        assert!(foreign.is_empty(), "docs/decisions/foreign-types.md: {foreign:#?}");
         let path = directory.join(format!("{library}.txt"));
         if bless {
             fs::create_dir_all(&directory).unwrap();
@@ -123,15 +124,19 @@ enum Target {
     External(String),
 }
 
-/// The lines of the list of a crate, in the order of their paths.
-fn list(name: &str, items: Vec<Item>) -> Vec<String> {
+/// Crates whose types are in no signature, with the exceptions: docs/decisions/foreign-types.md.
+const FOREIGN: [&str; 4] = ["tokio::", "tokio_util::", "rustls", "tokio_rustls::"];
+const ALLOWED: [&str; 2] = ["tokio::io::AsyncRead", "tokio::io::AsyncWrite"];
+
+/// The lines of the list of a crate, in the order of their paths, and those with foreign types.
+fn list(name: &str, items: Vec<Item>) -> (Vec<String>, Vec<String>) {
     let mut api = Api::default();
     api.read(Vec::new(), items);
     api.export(&Vec::new(), name);
     api.export_impls();
     api.lines.sort_by_cached_key(|line| (subject(line, name).to_owned(), line.clone()));
     api.lines.dedup();
-    api.lines
+    (api.lines, api.foreign)
 }
 
 /// The path that a line is about.
@@ -150,9 +155,29 @@ struct Api {
     /// The public path of each item that has one, by its module and name. The shortest, if there are several.
     public: BTreeMap<(ModulePath, String), String>,
     lines: Vec<String>,
+    /// The lines with types of other crates that may not be in them.
+    foreign: Vec<String>,
 }
 
 impl Api {
+    /// Adds lines, and notes those that name something of a foreign crate, as their module imports it.
+    fn add(&mut self, module: &ModulePath, lines: Vec<String>) {
+        let is_foreign = |word: &str| {
+            let path: Vec<_> = word.split("::").map(str::to_owned).collect();
+            let is_type = path.len() > 1 || word.starts_with(char::is_uppercase);
+            is_type
+                && matches!(self.resolve(module, &path), Target::External(target)
+                    if FOREIGN.iter().any(|of| target.starts_with(of)) && !ALLOWED.contains(&&*target))
+        };
+        let words = |line: &String| {
+            line.split(|c: char| !c.is_alphanumeric() && !"_:".contains(c))
+                .any(|word| is_foreign(word.trim_matches(':')))
+        };
+        let mut foreign: Vec<_> = lines.iter().filter(|line| words(line)).cloned().collect();
+        self.foreign.append(&mut foreign);
+        self.lines.extend(lines);
+    }
+
     fn read(&mut self, path: ModulePath, items: Vec<Item>) {
         let mut module = Module::default();
         for item in items {
@@ -241,7 +266,7 @@ impl Api {
                 }
                 Target::Item(module, original) => self.export_item(module, original, shown),
                 Target::External(target) => {
-                    self.lines.push(format!("pub use {target} as {shown}"));
+                    self.add(path, vec![format!("pub use {target} as {shown}")]);
                 }
             }
         }
@@ -250,9 +275,11 @@ impl Api {
     fn export_item(&mut self, module: ModulePath, original: String, shown: String) {
         let items = &self.modules[&module].items;
         // A type and a function, or a macro, may share a name.
+        let mut lines = Vec::new();
         for item in items.iter().filter(|item| name(item).is_some_and(|name| name == original)) {
-            describe(item, &shown, &mut self.lines);
+            describe(item, &shown, &mut lines);
         }
+        self.add(&module, lines);
         let known = self.public.entry((module, original)).or_insert_with(|| shown.clone());
         if shown.len() < known.len() {
             *known = shown;
@@ -263,6 +290,7 @@ impl Api {
     fn export_impls(&mut self) {
         let mut lines = Vec::new();
         for (path, module) in &self.modules {
+            let mut of_module = Vec::new();
             for item in &module.items {
                 let Item::Impl(item) = item else { continue };
                 if is_hidden(&item.attrs) {
@@ -274,11 +302,12 @@ impl Api {
                 };
                 let Target::Item(module, name) = target else { continue };
                 if let Some(public) = self.public.get(&(module, name)) {
-                    describe_impl(item, public, &mut lines);
+                    describe_impl(item, public, &mut of_module);
                 }
             }
+            lines.push((path.clone(), of_module));
         }
-        self.lines.append(&mut lines);
+        lines.into_iter().for_each(|(path, of_module)| self.add(&path, of_module));
     }
 }
 

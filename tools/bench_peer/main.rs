@@ -294,7 +294,8 @@ async fn watch_fanout(client: &Client, arguments: &Arguments) {
                 return;
             };
             black_box(must(response.await));
-            if watcher.changed().await.event_type != EventType::NodeDataChanged {
+            let event = watcher.next().await;
+            if event.is_none_or(|event| event.event_type != EventType::NodeDataChanged) {
                 fail("a watch ended");
             }
             if let (Some(from), Some(timed)) = (from, timed.as_deref_mut()) {

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use docent::{CacheEvent, CacheEvents, CacheOptions, CachedNode, CuratorCache};
+use docent::{CacheEvent, CacheOptions, CachedNode, CuratorCache, Events};
 
 use super::{
     Answer, Failure, Object, Peer, Reply, done, gzip, has, list,
@@ -149,7 +149,7 @@ struct Reporter {
 }
 
 impl Reporter {
-    async fn report(self, mut events: CacheEvents) {
+    async fn report(self, mut events: Events<CacheEvent>) {
         let handle = &self.handle;
         while let Some(event) = events.next().await {
             let node = match &event {

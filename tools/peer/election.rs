@@ -12,8 +12,8 @@ use std::{
 };
 
 use docent::{
-    CloseMode, ErrorKind, LeaderLatch, LeaderSelector, Leadership, LeadershipChange,
-    LeadershipChanges, Participant,
+    CloseMode, ErrorKind, Events, LeaderLatch, LeaderSelector, Leadership, LeadershipChange,
+    Participant,
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -141,7 +141,7 @@ async fn wait_for_leadership(latch: LeaderLatch, wait: Option<Duration>) -> Answ
 
 async fn report_changes(
     name: String,
-    mut changes: LeadershipChanges,
+    mut changes: Events<LeadershipChange>,
     slow: Duration,
     closing: Arc<AtomicBool>,
 ) {

@@ -3,7 +3,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use docent::{
-    CreateMode, Error, GroupMember, NodeEvent, NodeEvents, NodeOptions, PersistentNode,
+    CreateMode, Error, Events, GroupMember, NodeEvent, NodeOptions, PersistentNode,
     PersistentTtlNode,
 };
 use tokio::time::timeout;
@@ -33,7 +33,7 @@ async fn wait(created: impl Future<Output = Result<(), Error>>, within: Duration
     }
 }
 
-async fn report_events(name: String, mut events: NodeEvents) {
+async fn report_events(name: String, mut events: Events<NodeEvent>) {
     while let Some(event) = events.next().await {
         match event {
             NodeEvent::Created { path, .. } => say(&format!("! created {name} {path}")),
@@ -191,7 +191,7 @@ impl GroupObject {
     }
 }
 
-async fn report_losses(name: String, mut events: NodeEvents) {
+async fn report_losses(name: String, mut events: Events<NodeEvent>) {
     while let Some(event) = events.next().await {
         if let NodeEvent::Lost = event {
             say(&format!("! lost {name}"));

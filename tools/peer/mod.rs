@@ -368,7 +368,8 @@ async fn report_states(client: Client, lazy: bool) {
     if lazy {
         say("! ready 0");
     }
-    while let Some(state) = states.next().await {
+    while let Some(event) = states.next().await {
+        let Some(state) = event.state() else { continue };
         if let Some(session) = client.session().filter(|_| !ready && state.is_connected()) {
             ready = true;
             say(&format!("! ready {:x}", session.session_id()));

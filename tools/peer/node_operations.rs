@@ -127,9 +127,7 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
             done()
         }
         // At once without a connection.
-        ("sync", []) if !client.state().borrow().is_some_and(|state| state.is_connected()) => {
-            Ok(None)
-        }
+        ("sync", []) if !client.state().get().is_some_and(|state| state.is_connected()) => Ok(None),
         ("sync", []) => {
             client.sync("/").await.map_err(failure)?;
             done()

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use clap::Args;
-use docent::{CacheEvent, CacheEvents, CacheOptions, CachedNode, Client, CuratorCache};
+use docent::{CacheEvent, CacheOptions, CachedNode, Client, CuratorCache, Events};
 use docent::{Error, ErrorKind, Outcome};
 use serde_json::json;
 
@@ -165,7 +165,7 @@ impl Tree {
     async fn print_changes(
         &self,
         client: &Client,
-        mut events: CacheEvents,
+        mut events: Events<CacheEvent>,
         mut printed: Printed,
     ) -> CommandResult {
         let mut changes = 0;

@@ -80,22 +80,16 @@ impl Watch {
         let mut watcher = client.add_watch(&self.path, mode).await?;
         self.print_event("watching", &self.path, None)?;
         let mut events = 0;
-        loop {
-            let event = watcher.changed().await;
-            let name = if event.is_resync() {
-                "Resync"
-            } else if event.is_end() {
-                let text = "session lost, and the watch with it; restart the watch and read the node again";
-                return Err(Failure::new(exit::NO_SERVER, text));
-            } else {
-                name(event.event_type)
-            };
+        while let Some(event) = watcher.next().await.filter(|event| !event.is_end()) {
+            let name = if event.is_resync() { "Resync" } else { name(event.event_type) };
             self.print_event(name, &event.path, event.zxid)?;
             events += 1;
             if self.count.is_some_and(|count| events >= count) {
                 return Ok(0);
             }
         }
+        let text = "session lost, and the watch with it; restart the watch and read the node again";
+        Err(Failure::new(exit::NO_SERVER, text))
     }
 
     fn print_event(&self, event: &str, path: &str, zxid: Option<i64>) -> Result<(), Failure> {

@@ -3,8 +3,8 @@
 use std::{ffi::OsString, future::pending, sync::Arc, time::Duration};
 
 use docent::{
-    Client, ConnectionState, EventType, Held,
-    session::{Instant, OnDrop, SessionClaim, States},
+    Client, ConnectionState, EventType, Held, Latest,
+    session::{Instant, OnDrop, SessionClaim},
 };
 use rustix::process::{Signal, WaitOptions, getpid, kill_process, waitpid};
 use tokio::{
@@ -139,7 +139,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 impl Hold<'_> {
     /// Runs the command. When this returns, no process of the command is left.
     pub(super) async fn run(self, signals: &mut Signals) -> Result<Run, Failure> {
-        let states = self.client.states();
+        let state = self.client.state();
         // Another client that deletes the node takes the lock away: watched from before the command is started.
         let mut deleted = Box::pin(self.node_deleted());
         if let Some(run) = self.until_start(signals, &mut deleted).await? {
@@ -161,7 +161,7 @@ impl Hold<'_> {
             is_suspended: false,
             is_killed: false,
         };
-        let exit_code = running.supervise(signals, states, deleted).await;
+        let exit_code = running.supervise(signals, state, deleted).await;
         if exit_code.is_none() {
             // `watchdog.wait` below blocks.
             running.watchdog.kill();
@@ -265,13 +265,11 @@ impl Hold<'_> {
                 Ok((None, _)) => return,
                 Ok((Some(_), mut watcher)) => {
                     watcher.set_on_drop(OnDrop::Forget);
-                    let event = watcher.changed().await;
-                    if event.event_type == EventType::NodeDeleted {
-                        return;
-                    }
-                    if event.is_end() {
+                    match watcher.next().await {
+                        Some(event) if event.event_type == EventType::NodeDeleted => return,
+                        Some(event) if !event.is_end() => {}
                         // The session was lost, which `LockGuard::lost` reports.
-                        pending::<()>().await;
+                        _ => pending().await,
                     }
                 }
                 Err(error) if error.is_retryable() && self.held.is_held() => {
@@ -305,7 +303,7 @@ impl RunningCommand<'_> {
     async fn supervise(
         &mut self,
         signals: &mut Signals,
-        mut states: States,
+        mut state: Latest<Option<ConnectionState>>,
         mut deleted: std::pin::Pin<Box<impl Future<Output = ()>>>,
     ) -> Option<u8> {
         let hold = self.hold;
@@ -324,7 +322,7 @@ impl RunningCommand<'_> {
                 event = self.watchdog.next_event() => match event {
                     Some(Event::Started(pid)) => {
                         self.processes.set_group(pid);
-                        self.handle_state(hold.client.state().borrow().as_ref().copied());
+                        self.handle_state(hold.client.state().get());
                     }
                     Some(Event::Stopped { wants_terminal }) => self.handle_stop(wants_terminal),
                     Some(Event::Exited { code, in_time }) => {
@@ -340,9 +338,9 @@ impl RunningCommand<'_> {
                     }
                 },
                 // `None` after the client was closed: no more states follow.
-                state = states.next(), if has_states => {
-                    has_states = state.is_some();
-                    self.handle_state(state);
+                next = state.next(), if has_states => {
+                    has_states = next.is_some();
+                    self.handle_state(next.flatten());
                 }
                 () = &mut deleted, if node_exists => {
                     node_exists = false;

@@ -161,7 +161,7 @@ async fn connected(
 impl Session {
     /// How long the release and the close may take. Short without a connection, since they cannot succeed then.
     pub(crate) fn cleanup_timeout(&self) -> Duration {
-        let connected = self.client.state().borrow().is_some_and(ConnectionState::is_connected);
+        let connected = self.client.state().get().is_some_and(ConnectionState::is_connected);
         let limit = if connected { Duration::from_secs(5) } else { Duration::from_millis(100) };
         self.client.session_timeout().min(limit)
     }

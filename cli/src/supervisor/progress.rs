@@ -21,7 +21,7 @@ pub(crate) async fn show(name: &str, client: &Client, path: &str) {
     let mut line = StatusLine { name, shown: None };
     loop {
         tokio::time::sleep(UPDATE_INTERVAL).await;
-        let connected = client.state().borrow().is_some_and(docent::ConnectionState::is_connected);
+        let connected = client.state().get().is_some_and(docent::ConnectionState::is_connected);
         let status = if connected {
             let session = client.session().map(|session| session.session_id());
             match Queue::read(client, path).await {

@@ -32,8 +32,8 @@ use std::{
 };
 
 use docent_protocol::path as paths;
-use docent_recipes::nodes::{NodeEvents, NodeOptions, PersistentNode};
-use docent_session::{Client, Error, ErrorKind};
+use docent_recipes::nodes::{NodeEvent, NodeOptions, PersistentNode};
+use docent_session::{Client, Error, ErrorKind, Events};
 use serde_json::Value;
 
 pub use self::options::DiscoveryOptions;
@@ -325,7 +325,7 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
     /// The events of an instance that is registered here: created, lost, restored, in conflict with another client's, or
     /// written by another process.
     #[must_use]
-    pub fn events(&self, name: &str, id: &str) -> Option<NodeEvents> {
+    pub fn events(&self, name: &str, id: &str) -> Option<Events<NodeEvent>> {
         self.node(name, id).map(|node| node.events())
     }
 

@@ -29,7 +29,7 @@ in_realms! {
         let mut states = client.states();
         let _server = restart(server).await;
         within_deadline("a new connection", async {
-            while states.next().await != Some(ConnectionState::Reconnected) {}
+            while states.next().await != Some(ConnectionState::Reconnected.into()) {}
         })
         .await;
         client.get_data("/ours").await.unwrap();

@@ -100,7 +100,7 @@ in_realms! {
         let server = crate::support::with_server(server, xtask::Server::start_again).await;
         realm.kdc.kill().unwrap();
         within_deadline("a new connection", async {
-            while states.next().await != Some(ConnectionState::Reconnected) {}
+            while states.next().await != Some(ConnectionState::Reconnected.into()) {}
         })
         .await;
         assert_eq!(client.session().unwrap().session_id(), session);
@@ -138,7 +138,7 @@ in_realms! {
         }
         eventually("pings", async || (other.metrics().pings >= pings + 4).then_some(())).await;
         assert!(requests > 10, "{requests} requests");
-        assert!(!slow.state().borrow().is_some_and(|state| state.is_connected()));
+        assert!(!slow.state().get().is_some_and(|state| state.is_connected()));
         assert_eq!(other.session().unwrap().session_id(), session);
 
         relay.open.send_replace(Some(realm.kdc.address()));

@@ -51,12 +51,12 @@ in_realms! {
 
         let _server = restart(server).await;
         within_deadline("a new connection", async {
-            while states.next().await != Some(ConnectionState::Reconnected) {}
+            while states.next().await != Some(ConnectionState::Reconnected.into()) {}
         })
         .await;
         assert_eq!(client.session().unwrap().session_id(), session);
         client.set_data("/ours", b"2", None).await.unwrap();
-        let event = within_deadline("an event", watcher.changed()).await;
+        let event = within_deadline("an event", watcher.next()).await.unwrap();
         assert_eq!(event.event_type, EventType::NodeDataChanged);
     }
 

@@ -239,9 +239,10 @@ impl DistributedBarrier {
             deadline.check()?;
             let mut is_open = false;
             let event = async {
-                let event = watcher.changed().await;
-                is_open = event.event_type == EventType::NodeDeleted
-                    || planted::is("barrier-opened-by-loss") && event.is_end();
+                is_open = watcher.next().await.is_some_and(|event| {
+                    event.event_type == EventType::NodeDeleted
+                        || planted::is("barrier-opened-by-loss") && event.is_end()
+                });
             };
             deadline.wait_for(event).await;
             if is_open {

@@ -29,7 +29,6 @@ use crate::{
     protection::join,
     recreate_pause::RecreatePause,
     select::select,
-    state_changes::StateChanges,
 };
 
 /// A barrier that a number of members enter together, and leave together.
@@ -212,7 +211,7 @@ impl DistributedDoubleBarrier {
         let mut member = None;
         let mut recreate = RecreatePause::default();
         loop {
-            let mut changes = StateChanges::subscribe(&client);
+            let mut changes = client.state();
             let look = self.look(&mut member, &mut recreate, &data);
             let Some(look) = in_time(deadline.bound(look).await)? else { return Ok(false) };
             let Look::Closed { mut ready, mut own } = look else { break };
@@ -221,8 +220,8 @@ impl DistributedDoubleBarrier {
                 return self.give_up(member, &deadline).await;
             }
             let mut event = None;
-            let opened = async { event = Some(ready.changed().await) };
-            let woken = select(opened, select(own.changed(), changes.changed()));
+            let opened = async { event = ready.next().await };
+            let woken = select(opened, select(own.next(), changes.next()));
             deadline.wait_for(woken).await;
             // The watch was set, or had not fired, when the member had its node: `ready` is newer.
             if event.is_some_and(|event| event.event_type == EventType::NodeCreated) {
@@ -253,7 +252,7 @@ impl DistributedDoubleBarrier {
             *own = own.take().filter(Member::is_current);
             if own.is_none() {
                 self.create_member(own, data).await?;
-                if watcher.try_changed().is_some() {
+                if watcher.try_next().is_some() {
                     // It is open whether `ready` is newer than the node, and there is a watch to set.
                     continue;
                 }

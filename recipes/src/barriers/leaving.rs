@@ -14,7 +14,6 @@ use crate::{
     error,
     protection::join,
     select::select,
-    state_changes::StateChanges,
 };
 
 /// What a member that leaves sees.
@@ -76,7 +75,7 @@ impl DistributedDoubleBarrier {
         // Its reads have seen `ready`, and so the members.
         let mut session = own.as_ref().map(|own| own.owner);
         loop {
-            let mut changes = StateChanges::subscribe(&client);
+            let mut changes = client.state();
             let step = self.step(&mut own, &mut round, &mut session);
             let Some(step) = in_time(deadline.bound(step).await)? else { return Ok(false) };
             let Step::Wait(mut watcher) = step else { return Ok(true) };
@@ -87,7 +86,7 @@ impl DistributedDoubleBarrier {
                 }
                 return Ok(false);
             }
-            deadline.wait_for(select(watcher.changed(), changes.changed())).await;
+            deadline.wait_for(select(watcher.next(), changes.next())).await;
         }
     }
 

@@ -17,7 +17,6 @@ use crate::{
     protection::{join, split},
     select::select,
     settle::read_settled,
-    state_changes::StateChanges,
     timer,
 };
 
@@ -105,7 +104,7 @@ impl Member {
         };
         let mut count = 0;
         loop {
-            let mut changes = StateChanges::subscribe(client);
+            let mut changes = client.state();
             let could_exist = std::mem::replace(&mut member.may_exist, true);
             // Dropped from here on, the member is deleted behind the create.
             let error = match create(client, &path, data, CreateMode::Ephemeral, acl).await {
@@ -135,7 +134,7 @@ impl Member {
                 return Err(error);
             }
             debug!(path, %error, "member node not created; retrying");
-            select(timer::sleep(client, pause(count)), changes.changed()).await;
+            select(timer::sleep(client, pause(count)), changes.next()).await;
             count += 1;
         }
     }

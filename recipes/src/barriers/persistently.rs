@@ -5,10 +5,7 @@ use std::future::Future;
 use docent_session::{Client, Error, ErrorKind, OnDrop, Watcher};
 use tracing::debug;
 
-use crate::{
-    create::lacks_3_5_operations, persistent_retry::pause, select::select,
-    state_changes::StateChanges, timer,
-};
+use crate::{create::lacks_3_5_operations, persistent_retry::pause, select::select, timer};
 
 /// Repeats a request after each error that may disappear by itself: the callers have deadlines of their own. A change of
 /// the connection ends a pause.
@@ -31,14 +28,14 @@ pub(super) async fn persistently_while<R, F: Future<Output = Result<R, Error>>>(
 ) -> Option<Result<R, Error>> {
     let mut count = 0;
     loop {
-        let mut changes = StateChanges::subscribe(client);
+        let mut changes = client.state();
         if !goes_on() {
             return None;
         }
         match request().await {
             Err(error) if is_transient(&error) && client.ended().is_none() => {
                 debug!(%error, "no definite reply; retrying");
-                select(timer::sleep(client, pause(count)), changes.changed()).await;
+                select(timer::sleep(client, pause(count)), changes.next()).await;
                 count += 1;
             }
             other => return Some(other),

@@ -3,12 +3,13 @@
 use std::{fmt, future::Future, sync::Arc};
 
 use docent_protocol::path as paths;
-use docent_session::{Client, Error, ErrorKind, NodePath};
+use docent_session::{Client, Error, ErrorKind, Events, NodePath};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    cache_event::CacheEvent,
     engine::Engine,
-    event::CacheEvents,
+    event::Reader,
     node::CachedNode,
     options::CacheOptions,
     shared::Shared,
@@ -105,7 +106,7 @@ impl CuratorCache {
         client: &Client,
         path: &str,
         options: CacheOptions,
-    ) -> Result<(Self, CacheEvents), Error> {
+    ) -> Result<(Self, Events<CacheEvent>), Error> {
         if let Err(invalid) = paths::validate(path) {
             let why = format_args!("{path:?} cannot be the path of a cache: {invalid}");
             return Err(error::invalid_path(why).caused_by(invalid));
@@ -118,7 +119,7 @@ impl CuratorCache {
         client: &Client,
         path: &str,
         mut options: CacheOptions,
-    ) -> (Self, CacheEvents) {
+    ) -> (Self, Events<CacheEvent>) {
         let root: Arc<str> = path.into();
         let mut tree = Tree::default();
         for node in std::mem::take(&mut options.initial) {
@@ -127,7 +128,7 @@ impl CuratorCache {
             }
         }
         let shared = Arc::new(Shared::new(options.max_events, tree));
-        let events = CacheEvents::new(shared.subscribe(), Arc::clone(&shared), 0);
+        let events = Reader::new(shared.subscribe(), Arc::clone(&shared), 0).events();
         let closing = CancellationToken::new();
         // Made here: a task that is dropped with its runtime may never have been polled.
         let end = CloseOnDrop { shared: Arc::clone(&shared), clears: options.clears };
@@ -238,17 +239,19 @@ impl CuratorCache {
             .collect()
     }
 
-    /// The events from now on.
+    /// The events from now on, until the cache is closed or the client has ended. A reader that is more than
+    /// [`with_max_events`](CacheOptions::with_max_events) behind receives a [`Lagged`](CacheEvent::Lagged) with a snapshot
+    /// in place of all of them.
     ///
     /// Source: `CuratorCache.listenable`.
     #[must_use]
-    pub fn events(&self) -> CacheEvents {
+    pub fn events(&self) -> Events<CacheEvent> {
         self.snapshot_and_events().1
     }
 
     /// All nodes at one moment, and the events from that moment on.
     #[must_use]
-    pub fn snapshot_and_events(&self) -> (Vec<CachedNode>, CacheEvents) {
+    pub fn snapshot_and_events(&self) -> (Vec<CachedNode>, Events<CacheEvent>) {
         let (state, events) = self.state_and_events();
         (state.nodes, events)
     }
@@ -256,13 +259,13 @@ impl CuratorCache {
     /// As [`snapshot_and_events`](Self::snapshot_and_events), with the state of the cache at that moment. The state of
     /// [`is_initialized`](Self::is_initialized) is another one, if an event comes in between.
     #[must_use]
-    pub fn state_and_events(&self) -> (CacheState, CacheEvents) {
+    pub fn state_and_events(&self) -> (CacheState, Events<CacheEvent>) {
         let shared = &self.inner.shared;
         let receiver = shared.subscribe();
         let state = shared.read();
         let (initialized, stale) = (state.initialized, state.stale);
         let nodes = state.tree.nodes().cloned().collect();
-        let events = CacheEvents::new(receiver, Arc::clone(shared), state.number);
+        let events = Reader::new(receiver, Arc::clone(shared), state.number).events();
         (CacheState { nodes, initialized, stale }, events)
     }
 
@@ -322,7 +325,7 @@ impl fmt::Debug for CuratorCache {
             .field("len", &state.tree.len())
             .field("initialized", &state.initialized)
             .field("stale", &state.stale)
-            .field("is_connected", &self.inner.client.state().borrow().is_some())
+            .field("is_connected", &self.inner.client.state().get().is_some())
             .finish_non_exhaustive()
     }
 }

@@ -1,23 +1,22 @@
 //! The events of a cache, for one reader.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
+use docent_session::Events;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use super::{cache_event::CacheEvent, shared::Shared};
 use crate::planted;
 
-/// The events of a cache, in order, for one reader. Slow readers hold up nothing: they miss events and receive a
-/// [`Lagged`](CacheEvent::Lagged) with a snapshot instead. Created by
-/// [`CuratorCache::events`](super::CuratorCache::events).
-pub struct CacheEvents {
+/// Reads the events of a cache.
+pub(super) struct Reader {
     receiver: Receiver<(u64, CacheEvent)>,
     shared: Arc<Shared>,
     /// The number of the last event that the reader knows already, from a snapshot.
     seen: u64,
 }
 
-impl CacheEvents {
+impl Reader {
     pub(super) const fn new(
         receiver: Receiver<(u64, CacheEvent)>,
         shared: Arc<Shared>,
@@ -26,12 +25,12 @@ impl CacheEvents {
         Self { receiver, shared, seen }
     }
 
-    /// The next event; `None` once the cache was closed, or the client has ended.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future loses nothing.
-    pub async fn next(&mut self) -> Option<CacheEvent> {
+    pub(super) fn events(self) -> Events<CacheEvent> {
+        Events::unfold(self, |mut reader| async move { Some((reader.next().await?, reader)) })
+    }
+
+    /// `None` once the cache was closed, or the client has ended.
+    async fn next(&mut self) -> Option<CacheEvent> {
         loop {
             match self.receiver.recv().await {
                 Ok((number, event)) if number > self.seen => return Some(event),
@@ -54,11 +53,5 @@ impl CacheEvents {
                 Err(RecvError::Closed) => return None,
             }
         }
-    }
-}
-
-impl fmt::Debug for CacheEvents {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheEvents").finish_non_exhaustive()
     }
 }

@@ -16,6 +16,5 @@ mod updater;
 
 pub use cache_event::CacheEvent;
 pub use curator_cache::{CacheState, CuratorCache};
-pub use event::CacheEvents;
 pub use node::CachedNode;
 pub use options::CacheOptions;

@@ -60,7 +60,7 @@ impl OneShotWatches {
     }
 
     /// The next event. A watch that has fired is no longer set.
-    pub(super) fn poll(&mut self, cx: &Context<'_>) -> Poll<WatchedEvent> {
+    pub(super) fn poll(&mut self, cx: &Context<'_>) -> Poll<Option<WatchedEvent>> {
         loop {
             let key = {
                 let mut inner = self.ready.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +75,7 @@ impl OneShotWatches {
             let Some(watcher) = self.watchers.get_mut(&key) else { continue };
             let waker = KeyWaker { key: key.clone(), ready: Arc::clone(&self.ready) };
             let waker = Waker::from(Arc::new(waker));
-            if let Poll::Ready(event) = watcher.poll_changed(&mut Context::from_waker(&waker)) {
+            if let Poll::Ready(event) = watcher.poll_next(&mut Context::from_waker(&waker)) {
                 self.watchers.remove(&key);
                 return Poll::Ready(event);
             }

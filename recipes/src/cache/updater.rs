@@ -21,8 +21,8 @@ use std::{
 
 use docent_protocol::{AddWatchMode, OpCode, Stat};
 use docent_session::{
-    Children, Client, ConnectionState, Error, Node, Response, States, TransactionResponse,
-    WatchResponse, WatchedEvent, Watcher,
+    Children, Client, ConnectionState, Error, Events, Node, Response, StateEvent,
+    TransactionResponse, WatchResponse, WatchedEvent, Watcher,
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tracing::debug;
@@ -61,9 +61,9 @@ enum Watches {
 }
 
 impl Watches {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<WatchedEvent> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchedEvent>> {
         match self {
-            Self::Persistent(watcher) => watcher.poll_changed(cx),
+            Self::Persistent(watcher) => watcher.poll_next(cx),
             Self::OneShot(watches) => watches.poll(cx),
         }
     }
@@ -160,7 +160,7 @@ impl Delay {
 /// The state of the task beside the engine.
 struct Following {
     watches: Watches,
-    states: States,
+    states: Events<StateEvent>,
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
     in_flight: VecDeque<(Read, Reply)>,
     is_connected: bool,
@@ -213,7 +213,7 @@ impl Updater {
             if self.single { AddWatchMode::Persistent } else { AddWatchMode::PersistentRecursive };
         loop {
             let mut state = self.client.state();
-            state.wait_for(|state| state.is_some_and(ConnectionState::is_connected)).await.ok()?;
+            state.wait_for(|state| state.is_some_and(ConnectionState::is_connected)).await?;
             let lease = self.client.session();
             if lease.as_ref().is_some_and(|lease| lease.lacks(OpCode::AddWatch)) {
                 // A refusal in each session is no reason for longer pauses.
@@ -311,8 +311,10 @@ impl Updater {
     /// Handles all events and changes of the connection.
     fn take_events(&mut self, on: &mut Following, cx: &mut Context<'_>) -> Option<End> {
         // First the connections, then the events: those of a connection need the round that it begins.
-        while let Poll::Ready(state) = on.states.poll_next(cx) {
-            let Some(state) = state else { return Some(End::Closed) };
+        while let Poll::Ready(event) = on.states.poll_next(cx) {
+            let Some(event) = event else { return Some(End::Closed) };
+            // After a lag, the session may be another one.
+            let Some(state) = event.state() else { return Some(End::SetAgain) };
             let was_connected = std::mem::replace(&mut on.is_connected, state.is_connected());
             if !on.is_connected {
                 self.engine.disconnected();
@@ -327,9 +329,9 @@ impl Updater {
             }
         }
         while let Poll::Ready(event) = on.watches.poll(cx) {
-            if event.is_end() {
+            let Some(event) = event.filter(|event| !event.is_end()) else {
                 return Some(End::SetAgain);
-            }
+            };
             let path = event.path.clone().into();
             match &mut on.watches {
                 Watches::Persistent(_)

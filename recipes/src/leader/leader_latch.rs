@@ -3,7 +3,7 @@
 use std::{fmt, future::Future, sync::Arc};
 
 use bytes::Bytes;
-use docent_session::{Client, Error, ErrorKind};
+use docent_session::{Client, Error, ErrorKind, Events};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -166,13 +166,20 @@ impl LeaderLatch {
         held(&self.inner.status.borrow())
     }
 
-    /// The beginnings and ends of this participant's leaderships, from the current one on. Any number of listeners can
-    /// have their own.
+    /// The beginnings and ends of this participant's leaderships, from the current one on:
+    /// [`Leader`](LeadershipChange::Leader) and [`NotLeader`](LeadershipChange::NotLeader) alternate. They end with the
+    /// participation: the latch or the client was closed, or has [failed](LeadershipChange::Failed). Any number of
+    /// listeners can have their own.
     ///
-    /// Source: `addListener`.
+    /// No number of changes is kept. A slow listener holds up nothing, and misses leaderships that have ended since; the
+    /// [`epoch`](Leadership::epoch) of the next one shows how many.
+    ///
+    /// Source: `addListener`. Curator calls a `LeaderLatchListener` under the latch's monitor (L10).
     #[must_use]
-    pub fn changes(&self) -> LeadershipChanges {
-        LeadershipChanges { status: self.inner.status.subscribe(), leading: None, over: false }
+    pub fn changes(&self) -> Events<LeadershipChange> {
+        let status = self.inner.status.subscribe();
+        let changes = Changes { status, leading: None, over: false };
+        Events::unfold(changes, |mut changes| async move { Some((changes.next().await?, changes)) })
     }
 
     /// The participants, in the order of the queue; the first leads. Sends getChildren2 (12), and getData (4) for each.
@@ -384,26 +391,16 @@ pub enum LeadershipChange {
     Failed(Error),
 }
 
-/// The changes of a participant's leadership, in order: [`Leader`](LeadershipChange::Leader) and
-/// [`NotLeader`](LeadershipChange::NotLeader) alternate. A listener that is slow holds up nothing; it misses pairs of
-/// them. Created by [`LeaderLatch::changes`].
-///
-/// Source: `LeaderLatchListener`, which Curator calls under the latch's monitor (L10).
-pub struct LeadershipChanges {
+/// Reads the changes of a participant's leadership.
+struct Changes {
     status: watch::Receiver<Status>,
     /// The leadership last returned, unless its end was returned too.
     leading: Option<Leadership>,
     over: bool,
 }
 
-impl LeadershipChanges {
-    /// The next change; `None` after the end of the participation: the latch or the client was closed, or an error was
-    /// returned.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future loses nothing.
-    pub async fn next(&mut self) -> Option<LeadershipChange> {
+impl Changes {
+    async fn next(&mut self) -> Option<LeadershipChange> {
         loop {
             if self.over {
                 return None;
@@ -441,11 +438,5 @@ impl LeadershipChanges {
             Some(End::Failed(error)) => Some(LeadershipChange::Failed(error.clone())),
             _ => None,
         }
-    }
-}
-
-impl fmt::Debug for LeadershipChanges {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeadershipChanges").field("leading", &self.leading).finish_non_exhaustive()
     }
 }

@@ -261,8 +261,7 @@ impl Inner {
         let Some(hold) = guard.holds().first().cloned() else { return Err(guard) };
         if self.options.error_policy == ConnectionStateErrorPolicy::Standard {
             let mut connection = self.client.state();
-            let state = *connection.borrow_and_update();
-            if !state.is_some_and(docent_session::ConnectionState::is_connected) {
+            if !connection.get().is_some_and(docent_session::ConnectionState::is_connected) {
                 return Err(guard);
             }
             hold.end_with_connection(connection);

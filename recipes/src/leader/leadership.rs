@@ -3,10 +3,9 @@
 use std::{fmt, sync::Arc};
 
 use docent_session::{Instant, Transaction};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Error,
+    CancellationToken, Error,
     locks::{hold::Hold, holds::Holds},
 };
 

@@ -14,7 +14,7 @@ mod participation;
 mod place;
 mod state;
 
-pub use leader_latch::{LeaderLatch, LeadershipChange, LeadershipChanges};
+pub use leader_latch::{LeaderLatch, LeadershipChange};
 pub use leader_selector::{LeaderSelector, Term};
 pub use leadership::Leadership;
 pub use options::{CloseMode, ConnectionStateErrorPolicy, LeaderOptions};

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     error,
     locks::{
-        hold::{Acquired, Connection, Hold, Releaser},
+        hold::{Acquired, Hold, Releaser},
         node_watch::{NodeIdentity, NodeState},
         renewal,
         standard_lock_internals_driver::{
@@ -29,6 +29,7 @@ use crate::{
     planted,
     protection::{OurNode, join},
     select::{Either, select},
+    state_changes::Connection,
 };
 
 /// Our place in the queue, of which the node is the proof. Dropped in this order: the leadership ends before the node is
@@ -155,11 +156,13 @@ impl<'a> Place<'a> {
             if planted::is("own-node-unwatched") {
                 pending::<()>().await;
             }
-            own.changed().await
+            own.next().await
         };
-        let changed = select(deleted, self.connection.changed());
+        let changed = select(deleted, self.connection.next());
         match select(changed, leading.leadership.ended()).await {
-            Either::Left(Either::Left(event)) if event.event_type == EventType::NodeDeleted => {
+            Either::Left(Either::Left(Some(event)))
+                if event.event_type == EventType::NodeDeleted =>
+            {
                 leading.state.note_deletion(self.ours.path());
                 self.is_missing = true;
                 Err(Stop::Lost)
@@ -189,7 +192,7 @@ impl<'a> Place<'a> {
             status.node_ahead = Some(path);
             is_new
         });
-        select(watcher.changed(), self.connection.changed()).await;
+        select(watcher.next(), self.connection.next()).await;
         Ok(())
     }
 

@@ -3,10 +3,9 @@
 use std::{fmt, sync::Arc};
 
 use docent_session::{Instant, Transaction};
-use tokio_util::sync::CancellationToken;
 
 use super::{hold::Hold, holds::Holds};
-use crate::Error;
+use crate::{CancellationToken, Error};
 
 /// A held lock of any kind: a mutex, a read or write lock, a lease of a semaphore, or several locks at once.
 ///

@@ -14,8 +14,8 @@ use std::{
     },
 };
 
-use docent_session::{Client, ConnectionState, Instant, SessionClaim, retry::RetryPolicy};
-use tokio::sync::{OnceCell, watch};
+use docent_session::{Client, Instant, SessionClaim, retry::RetryPolicy};
+use tokio::sync::OnceCell;
 use tracing::trace;
 
 use super::{
@@ -27,6 +27,7 @@ use crate::{
     guaranteed_delete::{self, Deleting},
     planted,
     select::select,
+    state_changes::Connection,
 };
 
 /// The result of a successful acquire.
@@ -87,9 +88,6 @@ pub(crate) struct Hold {
     on_end: OnEnd,
 }
 
-/// The state of a connection; what was current when a hold began is marked as seen.
-pub(crate) type Connection = watch::Receiver<Option<ConnectionState>>;
-
 impl Hold {
     /// A hold that counts its first guard.
     pub(crate) fn new(releaser: Releaser, acquired: Acquired, on_end: OnEnd) -> Self {
@@ -133,7 +131,7 @@ impl Hold {
 
     pub(crate) fn is_held(&self) -> bool {
         !self.state.is_over()
-            && !self.connection.get().is_some_and(has_changed)
+            && !self.connection.get().is_some_and(Connection::has_changed)
             && self.claim.is_valid(self.releaser.client.now())
             && self.is_within_bound()
     }
@@ -175,7 +173,9 @@ impl Hold {
     /// [`Instant::ZERO`] once the node is known to be deleted, or is about to be: the hold was released, or a change of
     /// the connection has ended it.
     pub(crate) fn proven_until(&self) -> Instant {
-        if self.state.is_released_or_deleted() || self.connection.get().is_some_and(has_changed) {
+        if self.state.is_released_or_deleted()
+            || self.connection.get().is_some_and(Connection::has_changed)
+        {
             return Instant::ZERO;
         }
         match &self.bound {
@@ -294,8 +294,8 @@ impl Hold {
     pub(crate) async fn lost(&self) {
         let suspended = async {
             match self.connection.get() {
-                // An error means that the client has ended.
-                Some(connection) => drop(connection.clone().changed().await),
+                // Also the end of the client.
+                Some(connection) => drop(connection.clone().next().await),
                 None => std::future::pending().await,
             }
         };
@@ -333,11 +333,6 @@ pub(super) fn delete_request(
     bound: Arc<dyn Bound>,
 ) -> impl Fn(&Client, &str) -> Deleting + Clone + Send + Sync {
     move |client, node| bound.delete(client, node)
-}
-
-/// Also true if the client has ended.
-fn has_changed(connection: &Connection) -> bool {
-    connection.has_changed().unwrap_or(true)
 }
 
 impl fmt::Debug for Hold {

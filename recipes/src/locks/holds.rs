@@ -88,7 +88,7 @@ impl Holds {
         }
     }
 
-    pub(crate) fn cancellation_token(&self) -> CancellationToken {
+    pub(crate) fn cancellation_token(&self) -> crate::CancellationToken {
         let watched = || {
             let token = CancellationToken::new();
             let Some(first) = self.all.first() else {
@@ -105,7 +105,7 @@ impl Holds {
             }));
             token
         };
-        self.token.get_or_init(watched).clone()
+        crate::CancellationToken(self.token.get_or_init(watched).clone())
     }
 
     pub(crate) async fn fencing_token(&self) -> Result<i64, Error> {

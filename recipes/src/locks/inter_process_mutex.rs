@@ -289,7 +289,7 @@ impl InterProcessMutex {
         deadline.wait_for(async { serialized = Some(mutex.lock().await) }).await;
         if serialized.is_none() {
             // The other acquire waits for the lock, or for a connection.
-            if is_read_write(*client.state().borrow()) {
+            if is_read_write(client.state().get()) {
                 deadline.note_answer();
             }
             return Err(Ended::TimedOut);

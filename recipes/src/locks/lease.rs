@@ -28,10 +28,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use bytes::Bytes;
 use docent_protocol::{CreateMode, WatcherType};
 use docent_session::{
-    Client, Error, ErrorKind, Outcome, SessionClaim, Watcher,
+    Client, Error, ErrorKind, Latest, Outcome, SessionClaim, Watcher,
     retry::{RetryLoop, RetryPolicy},
 };
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::OnceCell;
 use tracing::{debug, trace};
 
 use super::{
@@ -50,7 +50,6 @@ use crate::{
     recreate_pause::SharedRecreatePause,
     select::select,
     shared::{SharedCount, VersionedValue, count_of},
-    state_changes::StateChanges,
 };
 
 /// Source: `InterProcessSemaphoreV2.LEASE_BASE_NAME`.
@@ -72,7 +71,7 @@ pub(super) struct Semaphore {
 /// The maximum number of leases.
 pub(super) enum MaxLeases {
     Fixed(usize),
-    Counted(watch::Receiver<VersionedValue>, SharedCount),
+    Counted(Latest<VersionedValue>, SharedCount),
 }
 
 /// The result of one attempt to acquire a lease.
@@ -196,9 +195,9 @@ impl Semaphore {
         };
         loop {
             let claim = ours.claim()?;
-            let mut state = StateChanges::subscribe(&self.client);
+            let mut state = self.client.state();
             if let Some(count) = &mut count {
-                count.mark_unchanged();
+                count.get();
             }
             trace!(path = ours.path(), "count the leases");
             let list = || self.client.get_children_with_stat_and_watch(&self.leases_path);
@@ -224,14 +223,14 @@ impl Semaphore {
             deadline.check()?;
             let counted = async {
                 let changed = match &mut count {
-                    Some(count) => count.changed().await.is_ok(),
-                    None => false,
+                    Some(count) => count.next().await,
+                    None => None,
                 };
-                if !changed {
+                if changed.is_none() {
                     std::future::pending::<()>().await;
                 }
             };
-            let woken = select(watch.changed(), select(state.changed(), counted));
+            let woken = select(watch.changed(), select(state.next(), counted));
             // After the deadline they are counted once more.
             deadline.wait_for(select(woken, lock.ended())).await;
         }
@@ -279,7 +278,7 @@ struct LeaseWatch<'a> {
 impl LeaseWatch<'_> {
     async fn changed(&mut self) {
         if let Some(watcher) = &mut self.watcher {
-            watcher.changed().await;
+            watcher.next().await;
             self.watcher = None;
         }
     }
@@ -288,7 +287,7 @@ impl LeaseWatch<'_> {
 impl Drop for LeaseWatch<'_> {
     fn drop(&mut self) {
         let Semaphore { client, leases_path, .. } = self.semaphore;
-        let is_set = self.watcher.as_mut().is_some_and(|watcher| watcher.try_changed().is_none());
+        let is_set = self.watcher.as_mut().is_some_and(|watcher| watcher.try_next().is_none());
         if is_set && !lacks_3_5_operations(client) {
             drop(client.check_watches(leases_path, WatcherType::Any));
         }

@@ -74,7 +74,6 @@ use crate::{
     protection::{self, NewNode, OurNode, join},
     recreate_pause::SharedRecreatePause,
     select::select,
-    state_changes::StateChanges,
 };
 
 /// The lock name of a mutex, between the GUID and the digits.
@@ -289,7 +288,7 @@ impl LockInternals {
                 Ok(PredicateResults::PathToWatch(ahead)) => {
                     deadline.note_answer();
                     let ahead = join(&self.base_path, ahead);
-                    let mut state = StateChanges::subscribe(&self.client);
+                    let mut state = self.client.state();
                     trace!(step = 7, path = ours.path(), ahead, "watch the node ahead");
                     let watcher = match deadline.bound(self.watch(&ahead)).await {
                         // It was deleted after the listing.
@@ -306,7 +305,7 @@ impl LockInternals {
                     // The session may have changed between the listing and the subscription.
                     ours.claim()?;
                     // After the deadline the queue is listed once more.
-                    deadline.wait_for(select(watch.changed(), state.changed())).await;
+                    deadline.wait_for(select(watch.next(), state.next())).await;
                     trace!(step = 8, path = ours.path(), "woken");
                 }
                 Err(PredicateError::OurNodeMissing) => {

@@ -157,7 +157,7 @@ async fn follow(
                 }
                 node.czxid = Some(found.stat.czxid);
                 pause = MIN_PAUSE;
-                let event = watcher.changed().await;
+                let Some(event) = watcher.next().await else { return };
                 match event.event_type {
                     EventType::NodeDeleted => return state.note_deletion(&node.path),
                     // The end of the session, which ends the claim too.

@@ -128,7 +128,7 @@ pub(crate) fn watch_for_revocation(
         // The guard keeps the client, not this.
         let client = client.downgrade();
         async move {
-            while let Some(event) = watch.changed().await {
+            while let Some(event) = watch.next().await {
                 match event.event_type {
                     EventType::NodeDataChanged => {}
                     EventType::NodeDeleted => return state.note_deletion(&path),

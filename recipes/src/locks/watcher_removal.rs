@@ -174,19 +174,19 @@ impl Entry {
     fn has_fired(&mut self) -> bool {
         match &mut self.state {
             State::Waiting(_) => false,
-            State::Abandoned(watcher) => watcher.try_changed().is_some(),
+            State::Abandoned(watcher) => watcher.try_next().is_some(),
         }
     }
 }
 
 impl LockWatch {
     /// Waits for the event; `None` when the watch was removed.
-    pub(crate) async fn changed(&mut self) -> Option<WatchedEvent> {
+    pub(crate) async fn next(&mut self) -> Option<WatchedEvent> {
         let watcher = self.watcher.as_mut()?;
-        match select(watcher.changed(), self.removed.cancelled()).await {
+        match select(watcher.next(), self.removed.cancelled()).await {
             Either::Left(event) => {
                 self.fired = true;
-                Some(event)
+                event
             }
             Either::Right(()) => None,
         }
@@ -244,11 +244,11 @@ mod tests {
         let removed = manager.remove_watches(&client);
         let mut later = watch().await;
         drop(removed);
-        assert!(first.changed().await.is_none() && third.changed().await.is_none());
+        assert!(first.next().await.is_none() && third.next().await.is_none());
         drop((first, third));
         assert_eq!(manager.lock().by_node.len(), 1, "the entry of the later waiter stays");
         client.delete("/ahead", None).await.unwrap();
-        assert!(later.changed().await.is_some());
+        assert!(later.next().await.is_some());
         drop(later);
         assert!(manager.lock().by_node.is_empty() && client.metrics().watches == 0);
     }

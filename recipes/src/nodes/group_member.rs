@@ -1,15 +1,16 @@
 //! The members of a group.
 
-use std::{collections::BTreeMap, future::Future};
+use std::{collections::BTreeMap, future::Future, sync::Arc};
 
 use bytes::Bytes;
 use docent_protocol::CreateMode;
-use docent_session::{Children, Client, Error, ErrorKind, retry::RetryPolicy};
+use docent_session::{Children, Client, Error, ErrorKind, Events, retry::RetryPolicy};
 
 use super::{
     group_view::GroupView,
     options::NodeOptions,
-    persistent_node::{NodeEvents, PersistentNode},
+    persistent_node::PersistentNode,
+    status::NodeEvent,
 };
 use crate::{
     base_path::check_base_path, error, locks::LockOptions, planted, protection::join,
@@ -151,8 +152,19 @@ impl GroupMember {
         Ok(members)
     }
 
-    /// The members as they come, go and change, from a cache that a task of the client's runtime begins to fill at once.
-    /// The view keeps no member in the group, and ends when this one leaves.
+    /// The members with their data as they come, go and change: the present ones first, then those of each change. Of several
+    /// changes in quick succession, possibly only the last state is returned. This member is always there, with its wanted
+    /// data. The view keeps no member in the group, and ends when this one leaves or the client has ended; a lost
+    /// connection or session ends nothing.
+    ///
+    /// Each map is one moment. A change costs no copy of the map, unless an earlier one is still held then. The view is a
+    /// [`CuratorCache`](crate::cache::CuratorCache) of the group and its direct children, with the frames of that cache. A
+    /// task of the client's runtime reads them, up to 128 at a time, also while the view is not polled.
+    ///
+    /// # Errors
+    ///
+    /// Those of a member that cannot be read, or of a group that cannot be listed, such as `NoAuth`: each is returned
+    /// once, and the view goes on without that member.
     ///
     /// ```
     /// # async fn example(member: docent_recipes::nodes::GroupMember) -> Result<(), docent_recipes::Error> {
@@ -164,16 +176,16 @@ impl GroupMember {
     /// # }
     /// ```
     ///
-    /// Source: the cache of `GroupMember`.
+    /// Source: `GroupMember.getCurrentMembers`, and the cache that it reads.
     #[must_use]
-    pub fn view(&self) -> GroupView {
+    pub fn view(&self) -> Events<Result<Arc<BTreeMap<String, Bytes>>, Error>> {
         let (wanted, closing) = self.node.wanted();
         GroupView::start(&self.client, &self.group, &self.id, wanted, closing)
     }
 
     /// The events of this member's node.
     #[must_use]
-    pub fn events(&self) -> NodeEvents {
+    pub fn events(&self) -> Events<NodeEvent> {
         self.node.events()
     }
 

@@ -2,36 +2,33 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
-    fmt,
     future::ready,
     sync::Arc,
 };
 
 use bytes::Bytes;
-use docent_session::{Client, Error};
+use docent_session::{Client, Error, Events};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::status::Wanted;
 use crate::{
-    cache::{CacheEvent, CacheEvents, CacheOptions, CachedNode, CuratorCache},
+    cache::{CacheEvent, CacheOptions, CachedNode, CuratorCache},
     protection::join,
     select::{Either, select},
 };
 
-/// The members of a group with their data, as they change. Created by
-/// [`GroupMember::view`](super::GroupMember::view).
-///
-/// The view is a [`CuratorCache`] of the group and its direct children, with the frames of that cache. A task of the
-/// client's runtime reads them, up to 128 at a time, also while [`next`](Self::next) is not polled. Of several changes
-/// in quick succession, possibly only the last state is returned.
-pub struct GroupView {
+/// The members of a group with their data.
+type Members = Arc<BTreeMap<String, Bytes>>;
+
+/// The members of a group, as they change.
+pub(super) struct GroupView {
     id: String,
     cache: CuratorCache,
-    events: CacheEvents,
+    events: Events<CacheEvent>,
     wanted: watch::Receiver<Wanted>,
     closing: CancellationToken,
-    members: Arc<BTreeMap<String, Bytes>>,
+    members: Members,
     /// The members that differ from those last returned, with the data that was returned; `None` for those that were
     /// not returned.
     returned: BTreeMap<String, Option<Bytes>>,
@@ -47,10 +44,10 @@ impl GroupView {
         id: &str,
         wanted: watch::Receiver<Wanted>,
         closing: CancellationToken,
-    ) -> Self {
+    ) -> Events<Result<Members, Error>> {
         let options = CacheOptions::direct_children();
         let (cache, events) = CuratorCache::start_checked(client, group, options);
-        Self {
+        let view = Self {
             id: id.to_owned(),
             cache,
             events,
@@ -59,26 +56,11 @@ impl GroupView {
             members: Arc::default(),
             returned: BTreeMap::new(),
             is_loaded: false,
-        }
+        };
+        Events::unfold(view, |mut view| async move { Some((view.next().await?, view)) })
     }
 
-    /// Waits until the members or their data differ from those that were last returned; the first call returns the
-    /// present ones. The own member is always there, with its wanted data. `None` when the own member has left, or the
-    /// client has ended. A lost connection or session ends nothing.
-    ///
-    /// Each map is one moment. A change costs no copy of the map, unless an earlier one is still held then.
-    ///
-    /// # Errors
-    ///
-    /// Those of a member that cannot be read, or of a group that cannot be listed, such as `NoAuth`: each is returned
-    /// once, and the view goes on without that member, as a [`CuratorCache`] does.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future loses nothing.
-    ///
-    /// Source: `GroupMember.getCurrentMembers`, and the cache that it reads.
-    pub async fn next(&mut self) -> Option<Result<Arc<BTreeMap<String, Bytes>>, Error>> {
+    async fn next(&mut self) -> Option<Result<Members, Error>> {
         let closing = self.closing.clone();
         match select(closing.cancelled(), self.next_change()).await {
             Either::Left(()) => None,
@@ -87,7 +69,7 @@ impl GroupView {
     }
 
     /// `None` when the own member or the client is gone.
-    async fn next_change(&mut self) -> Result<Option<Arc<BTreeMap<String, Bytes>>>, Error> {
+    async fn next_change(&mut self) -> Result<Option<Members>, Error> {
         loop {
             let own = self.wanted.borrow_and_update().data.clone();
             self.set(&self.id.clone(), Some(&own));
@@ -158,14 +140,5 @@ impl GroupView {
             Entry::Occupied(_) => {}
             Entry::Vacant(entry) => drop(entry.insert(before)),
         }
-    }
-}
-
-impl fmt::Debug for GroupView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GroupView")
-            .field("group", &self.cache.path())
-            .field("members", &self.members)
-            .finish_non_exhaustive()
     }
 }

@@ -11,8 +11,7 @@ mod persistent_ttl_node;
 mod status;
 
 pub use group_member::GroupMember;
-pub use group_view::GroupView;
 pub use options::NodeOptions;
-pub use persistent_node::{NodeEvents, PersistentNode};
+pub use persistent_node::PersistentNode;
 pub use persistent_ttl_node::PersistentTtlNode;
 pub use status::NodeEvent;

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use docent_protocol::{CreateMode, path as paths};
-use docent_session::{Client, Error, ErrorKind, Outcome};
+use docent_session::{Client, Error, ErrorKind, Events, Outcome};
 use tokio::sync::{
     broadcast::{
         self,
@@ -275,15 +275,14 @@ impl PersistentNode {
         self.inner.status.borrow().czxid
     }
 
-    /// The events from now on.
+    /// The events from now on, until the node is closed. A reader that is more than 64 events behind misses the oldest, and
+    /// receives [`Lagged`](NodeEvent::Lagged) in their place.
     ///
     /// Source: `getListenable`.
     #[must_use]
-    pub fn events(&self) -> NodeEvents {
-        NodeEvents {
-            receiver: self.inner.events.subscribe(),
-            status: self.inner.status.subscribe(),
-        }
+    pub fn events(&self) -> Events<NodeEvent> {
+        let (receiver, status) = (self.inner.events.subscribe(), self.inner.status.subscribe());
+        Reader { receiver, status }.events()
     }
 
     /// Deletes the node, if it is ours and the options do not [leave it](NodeOptions::without_deletion), and keeps it no
@@ -403,21 +402,18 @@ impl fmt::Debug for PersistentNode {
     }
 }
 
-/// The events of a kept node, in order. Created by [`PersistentNode::events`].
-#[derive(Debug)]
-pub struct NodeEvents {
+/// Reads the events of a kept node.
+struct Reader {
     receiver: broadcast::Receiver<NodeEvent>,
     status: watch::Receiver<Status>,
 }
 
-impl NodeEvents {
-    /// The next event; `None` once the node is closed. A reader that is more than 64 events behind misses the oldest, and
-    /// receives [`Lagged`](NodeEvent::Lagged) instead.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future loses nothing.
-    pub async fn next(&mut self) -> Option<NodeEvent> {
+impl Reader {
+    fn events(self) -> Events<NodeEvent> {
+        Events::unfold(self, |mut reader| async move { Some((reader.next().await?, reader)) })
+    }
+
+    async fn next(&mut self) -> Option<NodeEvent> {
         let closed = self.status.wait_for(|status| status.closed.is_some());
         let first = select(self.receiver.recv(), closed).await;
         let received = match first {
@@ -443,7 +439,7 @@ mod tests {
     async fn a_reader_that_lags_is_notified_before_and_after_the_close() {
         let (events, receiver) = broadcast::channel(2);
         let (status, shown) = watch::channel(Status::default());
-        let mut reader = NodeEvents { receiver, status: shown };
+        let mut reader = Reader { receiver, status: shown }.events();
         for is_closed in [false, true] {
             for _ in 0..5 {
                 events.send(NodeEvent::Lost).unwrap();

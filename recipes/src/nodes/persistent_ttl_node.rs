@@ -4,14 +4,14 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use docent_protocol::{CreateMode, Ttl};
-use docent_session::{Client, Error, ErrorKind};
+use docent_session::{Client, Error, ErrorKind, Events};
 use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::debug;
 
 use super::{
     options::NodeOptions,
-    persistent_node::{NodeEvents, PersistentNode},
+    persistent_node::PersistentNode,
     status::NodeEvent,
 };
 use crate::{acl_provider::acl_of, create, default_data::default_data, error, select::select};
@@ -134,7 +134,7 @@ impl PersistentTtlNode {
 
     /// The events from now on. [`Failed`](NodeEvent::Failed) is also reported when the child cannot be written.
     #[must_use]
-    pub fn events(&self) -> NodeEvents {
+    pub fn events(&self) -> Events<NodeEvent> {
         self.node.events()
     }
 

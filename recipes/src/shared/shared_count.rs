@@ -1,8 +1,7 @@
 //! A number shared between processes.
 
 use bytes::Bytes;
-use docent_session::Client;
-use tokio::sync::watch;
+use docent_session::{Client, Latest};
 
 use super::{SharedValue, VersionedValue};
 use crate::{Error, options::LockOptions};
@@ -76,12 +75,11 @@ impl SharedCount {
         self.0.versioned_value()
     }
 
-    /// Receives later values; of several in quick succession, possibly only the last. It ends as a receiver of
-    /// [`SharedValue::subscribe`] does.
+    /// The number and its changes, as [`SharedValue::subscribe`]; [`count_of`] decodes them.
     ///
     /// Source: `SharedCount.addListener`.
     #[must_use]
-    pub fn subscribe(&self) -> watch::Receiver<VersionedValue> {
+    pub fn subscribe(&self) -> Latest<VersionedValue> {
         self.0.subscribe()
     }
 

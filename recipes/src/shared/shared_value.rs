@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use docent_protocol::CreateMode;
 use docent_session::{
-    Client, ConnectionState, Error, ErrorKind, Outcome, Watcher,
+    Client, ConnectionState, Error, ErrorKind, Latest, Outcome, Watcher,
     retry::{RetryLoop, RetryPolicy},
 };
 use tokio::sync::watch;
@@ -55,7 +55,7 @@ pub struct VersionedValue {
 /// or the client ends. While the node is missing, the last value stays.
 ///
 /// Clones are the same object; dropping the last one ends the watching task. The end of the client ends it too, and
-/// with it the receivers of [`subscribe`](Self::subscribe).
+/// with it what [`subscribe`](Self::subscribe) has returned.
 ///
 /// # Example
 ///
@@ -182,15 +182,14 @@ impl SharedValue {
         self.inner.current.borrow().clone()
     }
 
-    /// Receives later values; of several in quick succession, possibly only the last. The receiver ends with the
-    /// client, and with the last clone of this object: `changed` and `wait_for` then return an error.
+    /// The value and its changes. They end with the client, and with the last clone of this object.
     ///
     /// Source: `SharedValue.getListenable`.
     #[must_use]
-    pub fn subscribe(&self) -> watch::Receiver<VersionedValue> {
+    pub fn subscribe(&self) -> Latest<VersionedValue> {
         let mut receiver = self.inner.current.clone();
         receiver.mark_unchanged();
-        receiver
+        Latest::new(receiver)
     }
 
     /// Writes the value unconditionally. Sends setData (5). After a lost reply, it sends a transaction (14) that changes
@@ -346,26 +345,34 @@ impl Inner {
     ///
     /// Source: `SharedValue.watcher`, `SharedValue.connectionStateListener`. Not mirrored: in Curator, reading a
     /// missing node and a failed read leave no watch.
-    async fn keep_watching(&self, mut watcher: Watcher) {
+    async fn keep_watching(&self, watcher: Watcher) {
+        let mut watcher = Some(watcher);
         let mut state = self.client.state();
         loop {
-            // A watch that has fired stays pending, so only the state can wake the task.
-            if let Either::Right(Err(_)) = select(watcher.changed(), state.changed()).await {
-                return;
+            let event = async {
+                match &mut watcher {
+                    Some(watcher) => watcher.next().await,
+                    // It has fired: only the state can wake the task.
+                    None => std::future::pending().await,
+                }
+            };
+            match select(event, state.next()).await {
+                Either::Left(_) => watcher = None,
+                Either::Right(Some(_)) => {}
+                Either::Right(None) => return,
             }
             let mut pause = MIN_PAUSE;
             loop {
                 if self.client.ended().is_some() {
                     return;
                 }
-                let state = *state.borrow_and_update();
-                if !state.is_some_and(ConnectionState::is_connected) {
+                if !state.get().is_some_and(ConnectionState::is_connected) {
                     // Wait for the connection.
                     break;
                 }
                 match self.read_and_watch().await {
                     Ok(renewed) => {
-                        watcher = renewed;
+                        watcher = Some(renewed);
                         break;
                     }
                     Err(_) if planted::is("value-not-read-again") => break,

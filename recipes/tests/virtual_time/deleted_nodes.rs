@@ -21,7 +21,7 @@ async fn delete_children(operator: &Client, parent: &str) -> Duration {
             let (children, mut watcher) = operator.get_children_and_watch(parent).await.unwrap();
             match children.iter().next() {
                 Some(name) => break format!("{parent}/{name}"),
-                None => drop(watcher.changed().await),
+                None => drop(watcher.next().await),
             }
         };
         operator.delete(&path, None).await.unwrap();

@@ -185,7 +185,7 @@ async fn an_idle_strict_hold_sends_three_renewals_per_claim() {
     let sent = client.metrics().requests - before;
     assert!((59..=61).contains(&sent), "{sent} requests, which replace the pings");
     assert!(guard.is_held() && guard.proven_until() > start + T * 20);
-    let unchanged = timeout(Duration::from_millis(1), watcher.changed()).await;
+    let unchanged = timeout(Duration::from_millis(1), watcher.next()).await;
     assert!(unchanged.is_err(), "a renewal wakes no watch");
     guard.release().await.unwrap();
 }

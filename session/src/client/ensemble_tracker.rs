@@ -16,12 +16,12 @@ use tracing::{debug, info, warn};
 use super::{
     client::Client,
     ensemble_config::EnsembleConfig,
+    events::{Events, Latest, StateEvent},
     response::Node,
     session::WeakClient,
-    states::States,
     watcher::{OnDrop, Watcher},
 };
-use crate::{Error, ErrorKind, Host, driver::timer, planted};
+use crate::{ConnectionState, Error, ErrorKind, Host, driver::timer, planted};
 
 /// The pause after the first read that the server refused for a while; each further one is twice as long, up to
 /// [`MAX_PAUSE`].
@@ -63,7 +63,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// let client = Client::connect(one).await?;
 /// let tracker = EnsembleTracker::new(&client);
 /// let mut config = tracker.config();
-/// let found = config.wait_for(Option::is_some).await?.clone();
+/// let found = config.wait_for(Option::is_some).await.flatten();
 /// println!("{:?}", found.map(|config| config.client_hosts()));
 /// assert_eq!(client.servers().len(), 3);
 /// # drop(config);
@@ -74,7 +74,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 ///
 /// Source: Curator's `EnsembleTracker`, which is on by default there.
 pub struct EnsembleTracker {
-    config: watch::Receiver<Option<Arc<EnsembleConfig>>>,
+    config: Latest<Option<Arc<EnsembleConfig>>>,
     /// Ends the task when it is dropped.
     _end: oneshot::Sender<Infallible>,
 }
@@ -126,14 +126,16 @@ impl EnsembleTracker {
             timer: None,
         };
         client.runtime().spawn(Box::pin(task.run()));
-        Self { config, _end: end }
+        Self { config: Latest::new(config), _end: end }
     }
 
     /// The configuration in use, to read and to wait for; `None` before the first. Servers are in use before it is
-    /// shown. The receiver ends with the tracker.
+    /// shown. It ends with the tracker.
     #[must_use]
-    pub fn config(&self) -> watch::Receiver<Option<Arc<EnsembleConfig>>> {
-        self.config.clone()
+    pub fn config(&self) -> Latest<Option<Arc<EnsembleConfig>>> {
+        let mut config = self.config.clone();
+        config.get();
+        config
     }
 
     /// Ends the tracker, as dropping it does. The last servers stay.
@@ -142,13 +144,13 @@ impl EnsembleTracker {
 
 impl fmt::Debug for EnsembleTracker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnsembleTracker").field("config", &*self.config.borrow()).finish()
+        f.debug_struct("EnsembleTracker").field("config", &self.config).finish()
     }
 }
 
 struct Task {
     client: WeakClient,
-    states: States,
+    states: Events<StateEvent>,
     hosts: HostsOf,
     published: watch::Sender<Option<Arc<EnsembleConfig>>>,
     ended: oneshot::Receiver<Infallible>,
@@ -198,17 +200,21 @@ impl Task {
         let mut due = false;
         loop {
             match self.states.poll_next(cx) {
-                Poll::Ready(Some(state)) => due |= state.is_connected(),
+                // After a lag, the latest state follows.
+                Poll::Ready(Some(event)) => {
+                    due |= event.state().is_some_and(ConnectionState::is_connected);
+                }
                 Poll::Ready(None) => return Poll::Ready(false),
                 Poll::Pending => break,
             }
         }
         if let Some(watcher) = &mut self.watcher
-            && let Poll::Ready(event) = watcher.poll_changed(cx)
+            && let Poll::Ready(event) = watcher.poll_next(cx)
         {
             self.watcher = None;
             // After the end of a session, the next one is connected first.
-            due |= !event.is_end() && !planted::is("members-not-read-again");
+            due |= event.is_some_and(|event| !event.is_end())
+                && !planted::is("members-not-read-again");
         }
         if let Some(timer) = &mut self.timer
             && let Poll::Ready(elapsed) = timer.as_mut().poll(cx)

@@ -30,13 +30,11 @@ mod chroot;
 mod cleanup;
 mod ensemble_config;
 mod ensemble_tracker;
+mod events;
 mod exchange;
 mod proof;
 pub(crate) mod response;
 pub mod retry;
-mod states;
-#[cfg(feature = "stream")]
-mod stream;
 mod watcher;
 
 pub use self::{
@@ -47,9 +45,9 @@ pub use self::{
     client::Client,
     ensemble_config::{EnsembleConfig, EnsembleServer, InvalidEnsembleConfig},
     ensemble_tracker::EnsembleTracker,
+    events::{Events, Latest, StateEvent},
     response::{AclEntries, Call, ClientInfo, Node, Response},
     session::WeakClient,
-    states::States,
     transaction::{
         MultiReadResponse, ReadResult, Transaction, TransactionResponse, TransactionResult,
     },

@@ -11,15 +11,14 @@ use std::{
 };
 
 use docent_protocol::OpCode;
-use tokio::sync::watch;
 use tracing::warn;
 
 use super::{
     chroot::Chroot,
     client::{Client, Handle},
+    events::{self, Events, Latest, StateEvent},
     exchange::nothing,
     response::Response,
-    states::States,
 };
 use crate::{
     Config, ConnectString, ConnectionState, Error, ErrorKind, Host, Instant, InvalidConnectString,
@@ -135,18 +134,20 @@ impl Client {
     }
 
     /// The state of the connection, to read and to wait for. It is `None` before the first state, and after a close.
-    /// The receiver ends with the client, by [`close`](Self::close) or by refused credentials: `changed` and `wait_for`
-    /// then return an error.
+    /// It ends with the client, by [`close`](Self::close) or by refused credentials.
     #[must_use]
-    pub fn state(&self) -> watch::Receiver<Option<ConnectionState>> {
-        self.handle.shared.state()
+    pub fn state(&self) -> Latest<Option<ConnectionState>> {
+        Latest::new(self.handle.shared.state())
     }
 
-    /// The current state, if there is one, and each later state in order, until the client ends.
+    /// The current state, if there is one, and each later state in order, until the client ends. A reader that is more than
+    /// 32 states behind misses the oldest, and receives [`Lagged`](StateEvent::Lagged) in their place.
+    ///
+    /// Source: Curator's `ConnectionStateListener`, which keeps 25.
     #[must_use]
-    pub fn states(&self) -> States {
+    pub fn states(&self) -> Events<StateEvent> {
         let (current, later) = self.handle.shared.states();
-        States::new(current, later)
+        events::states(current, later)
     }
 
     /// The lease of the session, if there is a session: its id, and the bounds of its lifetime.

@@ -129,8 +129,8 @@ impl Client {
         if let Some(value) = until(found) {
             return Ok(Some(value));
         }
-        match watcher.changed().await.event_type {
-            EventType::NodeDeleted => Ok(until(None)),
+        match watcher.next().await.map(|event| event.event_type) {
+            Some(EventType::NodeDeleted) => Ok(until(None)),
             _ => Ok(None),
         }
     }

@@ -50,13 +50,9 @@ pub struct Watcher {
     /// Whether the reply to its request was received, so that it is in the watch table or its event has come.
     confirmed: bool,
     on_drop: OnDrop,
-    /// Whether no event can follow but the end of the client, which does not come from the watch table.
-    over: bool,
-    /// The future of the client's end, made when it is first polled: few watchers need it.
-    end: Option<Box<End>>,
+    /// Whether the last event was taken.
+    pub(super) is_over: bool,
 }
-
-type End = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
 /// Whether the server's watch is removed when a [`Watcher`] is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,8 +83,8 @@ impl Watcher {
         // path is `/`.
         let outside = if chroot.strip(&path) == "/" { path.len() } else { outside };
         let outside = u32::try_from(outside).unwrap_or(u32::MAX);
-        let (confirmed, over, end) = (false, false, None);
-        Self { notifier, kind, path, outside, session, confirmed, on_drop, over, end }
+        let (confirmed, is_over) = (false, false);
+        Self { notifier, kind, path, outside, session, confirmed, on_drop, is_over }
     }
 
     pub(crate) const fn notifier(&self) -> &Notifier {
@@ -102,7 +98,7 @@ impl Watcher {
     }
 
     /// The next event, if there is one in the buffer.
-    pub fn try_changed(&mut self) -> Option<WatchedEvent> {
+    pub fn try_next(&mut self) -> Option<WatchedEvent> {
         let event = self.notifier.try_next()?;
         Some(self.localize(event))
     }
@@ -119,57 +115,36 @@ impl Watcher {
         self.kind
     }
 
-    /// Waits for the next event.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future loses nothing. After the event of a one-shot watch, another call waits for the end of the
-    /// client. After an [end](WatchedEvent::is_end), every call does so.
-    pub async fn changed(&mut self) -> WatchedEvent {
-        poll_fn(|cx| self.poll_changed(cx)).await
-    }
-
-    /// As [`changed`](Self::changed); `None` after the last event, which is that of a one-shot watch, or an
-    /// [end](WatchedEvent::is_end).
+    /// Waits for the next event; `None` after the last one, which is that of a one-shot watch, or an
+    /// [end](WatchedEvent::is_end). More than [`max_watch_events`](crate::Config::with_max_watch_events) events that were
+    /// not taken are replaced by a [resync](WatchedEvent::is_resync).
     ///
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<WatchedEvent> {
-        if self.over { None } else { Some(self.changed().await) }
+        poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// As [`changed`](Self::changed), for streams and hand-written futures: ready with the next event, or wakes the
+    /// As [`next`](Self::next), for streams and hand-written futures: ready with the next event, or wakes the
     /// task when it comes. Only the last task that polled is woken.
-    pub fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<WatchedEvent> {
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchedEvent>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
         if let Poll::Ready(event) = self.notifier.poll_next(cx) {
-            return Poll::Ready(self.localize(event));
+            return Poll::Ready(Some(self.localize(event)));
         }
-        if self.over && self.poll_end(cx).is_ready() {
-            // A completed future must not be polled again.
-            (self.session, self.end) = (Weak::new(), None);
+        if self.session.strong_count() > 0 {
+            return Poll::Pending;
         }
-        if self.session.strong_count() == 0 {
-            return Poll::Ready(self.localize(WatchedEvent {
-                event_type: EventType::None,
-                state: KeeperState::Closed,
-                path: Arc::clone(&self.path).into(),
-                zxid: None,
-            }));
-        }
-        Poll::Pending
-    }
-
-    /// Whether no event can follow but the end of the client, after the only event or an end.
-    #[cfg(feature = "stream")]
-    pub(crate) const fn is_over(&self) -> bool {
-        self.over
-    }
-
-    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let session = &self.session;
-        let end = self.end.get_or_insert_with(|| Box::new(Box::pin(end_of(session.clone()))));
-        end.as_mut().as_mut().poll(cx)
+        // The client was dropped without an end of its watches.
+        Poll::Ready(Some(self.localize(WatchedEvent {
+            event_type: EventType::None,
+            state: KeeperState::Closed,
+            path: Arc::clone(&self.path).into(),
+            zxid: None,
+        })))
     }
 
     /// Sets whether dropping the watcher removes the watch from the server.
@@ -221,7 +196,7 @@ impl Watcher {
 
     /// Replaces the path of an event with the client's path.
     fn localize(&mut self, mut event: WatchedEvent) -> WatchedEvent {
-        self.over |= !self.kind.is_persistent() || event.is_end();
+        self.is_over |= !self.kind.is_persistent() || event.is_end();
         if event.is_resync() {
             // When events were dropped, the resync replaced an event that may have been about a descendant.
             event.path = Arc::clone(&self.path).into();
@@ -239,18 +214,6 @@ impl Watcher {
             Some("") => "/",
             Some(rest) if rest.starts_with('/') => rest,
             _ => path,
-        }
-    }
-}
-
-/// Waits for the end of a client, whatever its cause.
-async fn end_of(session: Weak<Shared>) {
-    let Some(mut state) = session.upgrade().map(|session| session.state()) else { return };
-    // The state is sent once more at the end of the client, and the channel is closed when the client is dropped.
-    while session.upgrade().is_some_and(|session| session.with(|machine| machine.ended()).is_none())
-    {
-        if state.changed().await.is_err() {
-            return;
         }
     }
 }

@@ -74,7 +74,7 @@ async fn a_server_of_another_kind_is_named_and_left_alone() {
         assert!((5..ATTEMPTS_IN_A_MINUTE).contains(&count), "{count} attempts for {bytes:?}");
         let error = client.wait_until_connected(ms(100)).await.unwrap_err().to_string();
         assert!(error.contains(named), "{error}");
-        assert_eq!(*client.state().borrow(), Some(ConnectionState::Suspended), "never LOST");
+        assert_eq!(client.state().get(), Some(ConnectionState::Suspended), "never LOST");
         server.abort();
     }
 }

@@ -1,7 +1,7 @@
 //! The end of a client: by `close`, by its last drop, with its runtime.
 
 use docent_protocol::ErrorCode;
-use docent_session::{ConnectionState, ErrorKind, Outcome};
+use docent_session::{ConnectionState, ErrorKind, Outcome, StateEvent};
 
 use crate::support::*;
 
@@ -126,10 +126,10 @@ async fn the_end_of_a_client_ends_its_states() {
     conn.confirm_close().await;
     soon("close", close).await.unwrap();
     for state in [&mut state, &mut client.state()] {
-        assert!(!state.borrow_and_update().is_some_and(ConnectionState::is_connected));
-        soon("the end of the state", state.changed()).await.unwrap_err();
+        assert!(!state.get().is_some_and(ConnectionState::is_connected));
+        assert_eq!(soon("the end of the state", state.next()).await, None);
     }
-    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Connected));
+    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Connected.into()));
     assert_eq!(soon("the end of the states", states.next()).await, None);
     let mut late = client.states();
     assert_eq!(soon("the end of the states", late.next()).await, None);
@@ -145,9 +145,9 @@ async fn states_end_behind_the_last_one() {
     conn.reply(xid, 0, ErrorCode::AuthFailed, &[]).await;
     soon("auth", auth).await.unwrap_err();
     for expected in [Some(ConnectionState::Connected), Some(ConnectionState::Lost), None] {
-        assert_eq!(soon("a state", states.next()).await, expected);
+        assert_eq!(soon("a state", states.next()).await.and_then(StateEvent::state), expected);
     }
-    assert_eq!(*client.state().borrow(), Some(ConnectionState::Lost));
+    assert_eq!(client.state().get(), Some(ConnectionState::Lost));
 }
 
 /// `run` closes the session of a body that returns, that returns early, and that panics.

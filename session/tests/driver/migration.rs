@@ -43,7 +43,7 @@ async fn a_read_write_server_is_searched_for_and_moved_to() {
         })
         .await;
     client.wait_until_connected(LONG).await.unwrap();
-    assert_eq!(*client.state().borrow(), Some(ConnectionState::ReadOnly));
+    assert_eq!(client.state().get(), Some(ConnectionState::ReadOnly));
     for answer in [&b"ro"[..], b"", b"null", b"rw"] {
         let mut probe = net.accept().await;
         assert_ne!(probe.host, first.host);

@@ -38,7 +38,7 @@ async fn the_right_password_opens_the_nodes_of_bob() {
         let mut states = client.states();
         server.cut_connections();
         soon("a new connection", async {
-            while states.next().await != Some(ConnectionState::Reconnected) {}
+            while states.next().await != Some(ConnectionState::Reconnected.into()) {}
         })
         .await;
         assert_eq!(soon("a read", client.get_data("/his")).await.unwrap().data, "x");

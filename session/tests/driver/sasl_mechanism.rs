@@ -114,7 +114,7 @@ async fn a_step_that_blocks_holds_up_no_other_client_and_no_ping() {
     let pings = other.metrics().pings;
     eventually("pings", async || other.metrics().pings >= pings + 5).await;
     assert!(!session.is_lost() && other.session().unwrap().session_id() == session.session_id());
-    assert!(!bob.state().borrow().is_some_and(|state| state.is_connected()));
+    assert!(!bob.state().get().is_some_and(|state| state.is_connected()));
     gate.open();
     soon("bob", bob.wait_until_connected(LONG)).await.unwrap();
     let ids = bob.who_am_i().await.unwrap();

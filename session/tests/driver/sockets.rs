@@ -81,7 +81,7 @@ async fn a_name_is_looked_up_at_each_attempt() {
 
     *name.0.lock().unwrap() = addresses[1];
     cluster.stop(0);
-    let back = async { while states.next().await != Some(ConnectionState::Reconnected) {} };
+    let back = async { while states.next().await != Some(ConnectionState::Reconnected.into()) {} };
     soon("a connection to where it is now", back).await;
     assert_eq!(client.session().unwrap().session_id(), session);
     assert!(soon("the node", client.exists("/a")).await.unwrap().is_some());

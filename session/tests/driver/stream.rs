@@ -21,7 +21,6 @@ async fn a_one_shot_watch_is_a_stream_of_one_event() {
     let (event, ()) = tokio::join!(next(&mut watcher), conn.event(EventType::NodeDeleted, "/a"));
     assert_eq!(event.unwrap().event_type, EventType::NodeDeleted);
     assert!(watcher.is_terminated());
-    // It does not wait for the end of the client, as `changed` does.
     assert_eq!(next(&mut watcher).await, None);
 }
 
@@ -47,13 +46,13 @@ async fn a_persistent_watch_is_a_stream_of_its_events_and_its_end() {
 async fn the_states_are_a_stream_that_ends_with_the_client() {
     let (client, conn, mut net) = connected().await;
     let mut states = client.states();
-    assert_eq!(next(&mut states).await, Some(ConnectionState::Connected));
+    assert_eq!(next(&mut states).await, Some(ConnectionState::Connected.into()));
     let (state, ()) = tokio::join!(next(&mut states), async { drop(conn) });
-    assert_eq!(state, Some(ConnectionState::Suspended));
+    assert_eq!(state, Some(ConnectionState::Suspended.into()));
     // A future that is dropped while it waits loses nothing, and both ways take turns.
     tokio::time::timeout(ms(0), states.next()).await.unwrap_err();
     let (mut conn, _) = net.serve(7).await;
-    assert_eq!(next(&mut states).await, Some(ConnectionState::Reconnected));
+    assert_eq!(next(&mut states).await, Some(ConnectionState::Reconnected.into()));
     assert!(!states.is_terminated());
     let (state, closed, ()) = tokio::join!(next(&mut states), client.close(), conn.confirm_close());
     closed.unwrap();

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use docent::{Client, ConnectionState, ErrorKind, Instant, States, WeakClient};
+use docent::{Client, ConnectionState, ErrorKind, Events, Instant, StateEvent, WeakClient};
 
 use crate::world::{World, history::What, time::Pid};
 
@@ -57,10 +57,14 @@ pub(crate) fn follow(world: &World, pid: Pid, client: &Client) {
     world.spawn(pid, follow_lease(world.clone(), pid, client.downgrade()));
 }
 
-async fn follow_states(world: World, pid: Pid, mut states: States) {
+async fn follow_states(world: World, pid: Pid, mut states: Events<StateEvent>) {
     use ConnectionState::{Connected, Lost, ReadOnly, Reconnected, Suspended};
     let (mut current, mut was_connected) = (None, false);
-    while let Some(state) = states.next().await {
+    while let Some(event) = states.next().await {
+        let Some(state) = event.state() else {
+            let text = format!("p{pid}: states are missing: {event:?}");
+            return world.record(What::Violation(text));
+        };
         let is_legal = match (current, state) {
             (Some(current), state) if current == state => false,
             (_, Connected) => !was_connected,
@@ -83,7 +87,7 @@ async fn follow_lease(world: World, pid: Pid, client: WeakClient) {
     let mut of_quorum = BTreeSet::new();
     let mut overdue = |client: &Client, continued_at: Instant, late_by: Duration| {
         let lease = client.session()?;
-        let state = (*client.state().borrow())?;
+        let state = client.state().get()?;
         if matches!(state, ConnectionState::Connected | ConnectionState::Reconnected) {
             of_quorum.insert(lease.session_id());
         }
@@ -137,8 +141,7 @@ pub(crate) fn note_states(
 ) -> impl Future<Output = ()> + use<> {
     let (mut states, client) = (client.state(), client.downgrade());
     async move {
-        while states.changed().await.is_ok() {
-            let state = *states.borrow_and_update();
+        while let Some(state) = states.next().await {
             let text = state.map_or("ended".to_owned(), |state| format!("{state:?}"));
             world.record(What::State(pid, text));
             let now = world.now();

@@ -133,7 +133,7 @@ async fn track(worker: &Worker, for_ms: u64, stays: bool) {
     let followed = async {
         loop {
             tracking.look(worker);
-            if config.changed().await.is_err() {
+            if config.next().await.is_none() {
                 return std::future::pending::<()>().await;
             }
         }
@@ -153,8 +153,8 @@ impl Tracking {
         let node = worker.world.core().ensemble().node(CONFIG);
         let newest = node
             .and_then(|(data, _)| String::from_utf8_lossy(&data).parse::<EnsembleConfig>().ok());
-        let used = self.tracker.config().borrow().clone();
-        let state = *worker.client.state().borrow();
+        let used = self.tracker.config().get();
+        let state = worker.client.state().get();
         if newest.as_ref() != used.as_deref() {
             return Some(format!("the client uses {used:?}, not {newest:?}"));
         }
@@ -168,7 +168,7 @@ impl Tracking {
         if client.servers().is_empty() {
             worker.violation("the client has no server");
         }
-        let config = self.tracker.config().borrow().clone();
+        let config = self.tracker.config().get();
         let Some(config) = config else { return };
         if config.version < self.seen {
             let (version, seen) = (config.version, self.seen);

@@ -124,7 +124,7 @@ async fn change(worker: &Worker, step: &Step) {
         }
         (Op::Wait(ms), _) => {
             let mut receiver = value.subscribe();
-            let _ = worker.within(ms, receiver.changed()).await;
+            let _ = worker.within(ms, receiver.next()).await;
         }
     }
     look(worker, step.number);

@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{io::DuplexStream, task::JoinSet};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    task::JoinSet,
+};
 
 use super::{
     Config, Ensemble, Peer, Role,
@@ -95,7 +98,10 @@ impl TestingCluster {
 
     /// Opens an in-memory connection to a member. Returns `None` while the member is stopped.
     #[must_use]
-    pub fn connect(&self, member: usize) -> Option<DuplexStream> {
+    pub fn connect(
+        &self,
+        member: usize,
+    ) -> Option<impl AsyncRead + AsyncWrite + Send + Unpin + use<>> {
         self.shell.connect(member)
     }
 

@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{io::DuplexStream, task::JoinSet};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    task::JoinSet,
+};
 
 use super::{
     Config, Ensemble,
@@ -100,7 +103,7 @@ impl TestingServer {
     /// Opens an in-memory connection to the server, which behaves like one over a socket. Returns `None` while the
     /// server is stopped. Must be called within a tokio runtime.
     #[must_use]
-    pub fn connect(&self) -> Option<DuplexStream> {
+    pub fn connect(&self) -> Option<impl AsyncRead + AsyncWrite + Send + Unpin + use<>> {
         self.shell.connect(0)
     }
 

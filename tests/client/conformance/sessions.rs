@@ -30,7 +30,7 @@ async fn dropping_the_last_clone_closes_the_session() {
     drop(other.clone());
     other.sync("/").await.unwrap();
     drop(other);
-    within_deadline("the node to go", watcher.changed()).await;
+    within_deadline("the node to go", watcher.next()).await;
 }
 
 async fn calls_keep_their_order() {
@@ -122,17 +122,17 @@ async fn a_session_that_is_handed_over_keeps_its_nodes() {
     heir.sync("/").await.unwrap();
     assert!(heir.exists(&path).await.unwrap().is_some(), "the first closes nothing any more");
     heir.close().await.unwrap();
-    within_deadline("the node to go", watcher.changed()).await;
+    within_deadline("the node to go", watcher.next()).await;
 
     // An ended session cannot be continued: LOST is reported, and there is a new session.
     let config = Config::new(&server().unwrap()).unwrap().with_session(token.clone());
     let late = config.start();
     let mut states = late.states();
     let mut seen = Vec::new();
-    while seen.last() != Some(&Some(ConnectionState::Connected)) {
+    while seen.last() != Some(&Some(ConnectionState::Connected.into())) {
         seen.push(within_deadline("a state", states.next()).await);
     }
-    assert_eq!(seen[0], Some(ConnectionState::Lost), "{seen:?}");
+    assert_eq!(seen[0], Some(ConnectionState::Lost.into()), "{seen:?}");
     assert_ne!(late.session().unwrap().session_id(), token.session_id());
 }
 

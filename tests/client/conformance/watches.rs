@@ -8,7 +8,7 @@ use super::{Fixture, refused};
 use crate::support::{pending_and_watches, within_deadline};
 
 async fn next(watcher: &mut Watcher) -> (EventType, String) {
-    let event = within_deadline("an event", watcher.changed()).await;
+    let event = within_deadline("an event", watcher.next()).await.unwrap();
     (event.event_type, event.path.to_string())
 }
 
@@ -24,7 +24,7 @@ async fn a_data_watch_reports_change_and_deletion() {
     let (_, mut second) = fixture.client.get_data_and_watch(&path).await.unwrap();
     change(&fixture.client, &path).await;
     // The event arrives before the reply to the change that caused it.
-    assert_eq!(first.try_changed().unwrap().event_type, EventType::NodeDataChanged);
+    assert_eq!(first.try_next().unwrap().event_type, EventType::NodeDataChanged);
     assert_eq!(next(&mut second).await, (EventType::NodeDataChanged, path.clone()));
     let (_, mut third) = fixture.client.get_data_and_watch(&path).await.unwrap();
     fixture.client.delete(&path, None).await.unwrap();
@@ -57,7 +57,7 @@ async fn a_child_watch_reports_children_and_deletion() {
     let (_, mut went) = fixture.client.get_children_with_stat_and_watch(&path).await.unwrap();
     change(&fixture.client, &child).await;
     change(&fixture.client, &path).await;
-    assert_eq!(went.try_changed(), None, "data are another matter");
+    assert_eq!(went.try_next(), None, "data are another matter");
     fixture.client.delete(&child, None).await.unwrap();
     assert_eq!(next(&mut went).await.0, EventType::NodeChildrenChanged);
     let (_, mut gone) = fixture.client.get_children_and_watch(&path).await.unwrap();

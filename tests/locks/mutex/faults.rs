@@ -180,7 +180,7 @@ async fn a_killed_session_ends_the_hold_for_ever(fixture: Fixture) {
     assert_ne!(again.session_id(), guard.session_id());
     use ConnectionState::{Connected, Lost, Reconnected, Suspended};
     for expected in [Connected, Suspended, Lost, Reconnected] {
-        assert_eq!(within_deadline("a state", states.next()).await, Some(expected));
+        assert_eq!(within_deadline("a state", states.next()).await, Some(expected.into()));
     }
     guard.release().await.unwrap();
     again.release().await.unwrap();

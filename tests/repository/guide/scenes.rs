@@ -3,8 +3,8 @@
 use std::{future::Future, pin::Pin};
 
 use docent::{
-    CacheEvent, CacheEvents, CacheOptions, ConnectionState, CreateMode, CuratorCache, ErrorKind,
-    EventType, LeaderLatch, Outcome,
+    CacheEvent, CacheOptions, ConnectionState, CreateMode, CuratorCache, ErrorKind, EventType,
+    Events, LeaderLatch, Outcome,
     protocol::{AddWatchMode, OpCode},
     recipes::locks::{
         InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
@@ -63,7 +63,7 @@ async fn session() -> Diagram {
     let (_, mut watcher) =
         stage.step("B", "B reads it, and leaves a watch", b.get_data_and_watch("/here")).await;
     stage.step("A", "A writes: B receives one event", a.set_data("/here", b"1", None)).await;
-    assert_eq!(watcher.changed().await.event_type, EventType::NodeDataChanged);
+    assert_eq!(watcher.next().await.unwrap().event_type, EventType::NodeDataChanged);
     stage.step("A", "A writes again: B receives no event", a.set_data("/here", b"2", None)).await;
     stage.step("B", "B looks, and leaves another watch", b.exists_and_watch("/here")).await;
     let session = a.session().unwrap().session_id();
@@ -87,7 +87,7 @@ async fn persistent_watch() -> Diagram {
     stage.step("A", "A writes it", a.set_data("/tree/x", b"1", None)).await;
     stage.step("A", "A deletes it", a.delete("/tree/x", None)).await;
     for expected in [EventType::NodeCreated, EventType::NodeDataChanged, EventType::NodeDeleted] {
-        assert_eq!(watcher.changed().await.event_type, expected);
+        assert_eq!(watcher.next().await.unwrap().event_type, expected);
     }
     stage.diagram
 }
@@ -114,7 +114,7 @@ async fn naive_lock() -> Diagram {
     stage.diagram.holds("A", false);
     stage.step("A", "A deletes it: everybody is woken", a.delete("/lock", None)).await;
     for watcher in &mut waiting {
-        watcher.changed().await;
+        watcher.next().await;
     }
     stage.step("B", "B is the faster one", create(&b)).await;
     stage.diagram.holds("B", true);
@@ -139,7 +139,7 @@ async fn late_release() -> Diagram {
     let (mut states, session) = (a.states(), a.session().unwrap().session_id());
     assert!(stage.server.expire_session(session));
     let renewed = async {
-        while states.next().await.unwrap() != ConnectionState::Lost {}
+        while states.next().await.unwrap() != ConnectionState::Lost.into() {}
         a.wait_until_connected(DEADLINE).await
     };
     stage.before(renewed).await.unwrap();
@@ -186,10 +186,10 @@ async fn sequential_lock() -> Diagram {
     stage.diagram.pause("A works; B and C wait");
     stage.diagram.holds("A", false);
     stage.step("A", "A leaves: only B is woken", clients[0].1.delete(&nodes[0], None)).await;
-    watchers[0].changed().await;
+    watchers[0].next().await;
     stage.step("B", "B looks, and holds it", clients[1].1.get_children("/lock")).await;
     stage.diagram.holds("B", true);
-    assert_eq!(watchers[1].try_changed(), None);
+    assert_eq!(watchers[1].try_next(), None);
     stage.diagram
 }
 
@@ -488,7 +488,7 @@ async fn reconnected_leader() -> Diagram {
 }
 
 /// A tree of three nodes, and the cache of client A, loaded.
-async fn cached(stage: &mut Stage, a: &docent::Client) -> (CuratorCache, CacheEvents) {
+async fn cached(stage: &mut Stage, a: &docent::Client) -> (CuratorCache, Events<CacheEvent>) {
     for (path, data) in [("/app", "one"), ("/app/x", "X"), ("/app/y", "Y")] {
         stage.before(a.create(path, data.as_bytes(), CreateMode::Persistent)).await.unwrap();
     }
@@ -498,7 +498,7 @@ async fn cached(stage: &mut Stage, a: &docent::Client) -> (CuratorCache, CacheEv
 
 /// Waits for an event of the cache.
 async fn until(
-    events: &mut CacheEvents,
+    events: &mut Events<CacheEvent>,
     is_it: impl Fn(&CacheEvent) -> bool,
 ) -> Result<(), docent::Error> {
     while !events.next().await.is_some_and(|event| is_it(&event)) {}

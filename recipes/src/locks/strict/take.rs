@@ -247,7 +247,7 @@ impl<'a> Takeover<'a> {
             let read = || self.client.get_data_and_watch(&path);
             match deadline.bound(self.client.retry_idempotent(policy, read)).await {
                 Err(Ended::Failed(error)) if error.kind() == ErrorKind::NoNode => break,
-                read => deadline.wait_for(read?.1.changed()).await,
+                read => deadline.wait_for(read?.1.next()).await,
             }
             deadline.check()?;
             self.session()?;

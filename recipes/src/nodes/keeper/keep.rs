@@ -6,11 +6,10 @@ use docent_session::{Error, ErrorKind, Watcher, retry::RetryLoop};
 
 use super::{Keeper, NodeEvent, Present, Wanted};
 use crate::{
-    locks::hold::Connection,
     node_task::{NodeTask, Stop},
     planted,
     select::{Either, select},
-    state_changes::is_read_write,
+    state_changes::{Connection, is_read_write},
 };
 
 /// A node that is there.
@@ -25,20 +24,18 @@ pub(super) struct Kept {
 impl Kept {
     /// Whether the node is known to be there: seen on this connection, and no event since.
     pub(super) fn is_seen(&mut self) -> bool {
-        if self.watcher.as_mut().is_some_and(|watcher| watcher.try_changed().is_some()) {
+        if self.watcher.as_mut().is_some_and(|watcher| watcher.try_next().is_some()) {
             (self.watcher, self.seen) = (None, None);
         }
-        let is_current = |seen: &Connection| {
-            !seen.has_changed().unwrap_or(true) && is_read_write(*seen.borrow())
-        };
-        self.seen.as_ref().is_some_and(is_current)
+        let is_current = |seen: &mut Connection| !seen.has_changed() && is_read_write(seen.get());
+        self.seen.as_mut().is_some_and(is_current)
     }
 }
 
 impl Keeper {
     /// Watches the node and writes to it until it is lost: then `None`. Some with the result once it is closed.
     pub(super) async fn keep(&mut self, present: Present) -> Option<Result<(), Error>> {
-        self.connection.mark_unchanged();
+        self.connection.get();
         let mut kept = Kept { present, watcher: None, seen: Some(self.connection.clone()) };
         let closing = self.task.closing.clone();
         loop {
@@ -102,11 +99,11 @@ impl Keeper {
     /// Waits until the node has changed, or the connection, or the wanted data.
     async fn rest(&mut self, kept: &mut Kept, wanted: &Wanted) -> Result<(), Stop> {
         let Some(watcher) = &mut kept.watcher else { return Ok(()) };
-        let changed = select(self.connection.changed(), self.wanted.changed());
-        match select(watcher.changed(), changed).await {
+        let changed = select(self.connection.next(), self.wanted.changed());
+        match select(watcher.next(), changed).await {
             Either::Left(event) => {
                 (kept.watcher, kept.seen) = (None, None);
-                if event.event_type == EventType::NodeDeleted {
+                if event.is_some_and(|event| event.event_type == EventType::NodeDeleted) {
                     self.memory.node = None;
                     return Err(Stop::Lost);
                 }

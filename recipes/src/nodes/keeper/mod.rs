@@ -42,11 +42,11 @@ use super::{
     status::{NodeEvent, Status, Wanted},
 };
 use crate::{
-    locks::hold::Connection,
     node_task::{NodeTask, Stop},
     planted,
     recreate_pause::RecreatePause,
     select::{Either, select},
+    state_changes::Connection,
 };
 
 /// The number of former sessions that are remembered, to recognize their nodes.
@@ -152,9 +152,9 @@ impl Keeper {
         debug!(path = self.path, %error, "node not kept; waiting for a change");
         self.report(NodeEvent::Failed(error.clone()));
         self.status.send_modify(|status| status.failed = Some((self.seen, error)));
-        let changed = select(self.connection.changed(), self.wanted.changed());
+        let changed = select(self.connection.next(), self.wanted.changed());
         match self.task.step(changed).await? {
-            Either::Left(Ok(())) | Either::Right(Ok(())) => Ok(()),
+            Either::Left(Some(_)) | Either::Right(Ok(())) => Ok(()),
             _ => Err(Stop::Ended),
         }
     }

@@ -107,10 +107,12 @@ impl Keeper {
             self.report(NodeEvent::Conflict { owner });
         }
         loop {
-            let changed = select(watcher.changed(), self.connection.changed());
+            let changed = select(watcher.next(), self.connection.next());
             match self.task.step(changed).await? {
-                Either::Left(event) if event.event_type == EventType::NodeDeleted => return Ok(()),
-                Either::Right(Err(_)) => return Err(Stop::Ended),
+                Either::Left(Some(event)) if event.event_type == EventType::NodeDeleted => {
+                    return Ok(());
+                }
+                Either::Right(None) => return Err(Stop::Ended),
                 _ => {}
             }
             // Written, or the connection has changed: no reason for a pause before the node is gone.

@@ -154,7 +154,7 @@ async fn a_chrooted_clone_is_the_same_session_below_another_path() {
     let (_, mut watcher) = soon("the read", call).await.unwrap();
     assert_eq!(watcher.path(), "/a");
     conn.event(EventType::NodeCreated, "/app/x/y/a").await;
-    assert_eq!(&*soon("the event", watcher.changed()).await.path, "/a");
+    assert_eq!(&*soon("the event", watcher.next()).await.unwrap().path, "/a");
     let call = nested.create("/a", b"", CreateMode::Ephemeral);
     conn.script(&[("Create", "/app/x/y/a", Created)]).await;
     assert_eq!(soon("the create", call).await.unwrap(), "/a");

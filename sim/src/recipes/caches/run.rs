@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use docent::{CacheEvent, CacheEvents, CacheOptions, CachedNode, CuratorCache, OpCode};
+use docent::{CacheEvent, CacheOptions, CachedNode, CuratorCache, Events, OpCode};
 
 use super::{
     steps::{CacheKind, CacheStep},
@@ -44,7 +44,7 @@ pub(crate) struct Cache {
     depth: usize,
     keeps_data: bool,
     started_at: Nanos,
-    events: CacheEvents,
+    events: Events<CacheEvent>,
     /// The nodes, as its events have them.
     nodes: BTreeMap<String, CachedNode>,
     is_initialized: bool,

@@ -11,8 +11,8 @@ use std::{
 
 use docent::{Instant, session::planted};
 use docent_discovery::{
-    DownInstancePolicy, ProviderOptions, ProviderStrategy, RandomStrategy, RoundRobinStrategy,
-    ServiceCache, ServiceCacheEvent, ServiceCacheEvents, ServiceDiscovery, ServiceInstance,
+    DownInstancePolicy, Events, ProviderOptions, ProviderStrategy, RandomStrategy,
+    RoundRobinStrategy, ServiceCache, ServiceCacheEvent, ServiceDiscovery, ServiceInstance,
     ServiceProvider, StickyStrategy,
 };
 
@@ -45,7 +45,7 @@ pub(super) struct Finder {
     service: String,
     cache: ServiceCache,
     provider: Option<ServiceProvider>,
-    events: ServiceCacheEvents,
+    events: Events<ServiceCacheEvent>,
     /// The instances, as its events have them.
     shown: Vec<Shown>,
     is_initialized: bool,

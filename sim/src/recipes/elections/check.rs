@@ -299,7 +299,7 @@ fn check_leadership(
         } else {
             open.missing_since.get_or_insert(now);
         }
-        let is_connected = open.client.state().borrow().is_some_and(|state| state.is_connected());
+        let is_connected = open.client.state().get().is_some_and(|state| state.is_connected());
         if open.ends_with_connection && !is_connected {
             wrong(open, "leads without a connection");
             open.ends_with_connection = false;

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use docent::{Client, EventType, LockGuard, SessionLease};
-use tokio_util::sync::CancellationToken;
+use docent::{CancellationToken, Client, EventType, LockGuard, SessionLease};
 
 use crate::{
     checks::proof::Proof,

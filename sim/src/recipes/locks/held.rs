@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use docent::{Client, LockGuard};
-use tokio_util::sync::CancellationToken;
+use docent::{CancellationToken, Client, LockGuard};
 
 use super::{
     belief::{Belief, Mode, Part, continued_write},
@@ -52,9 +51,12 @@ impl Held {
         self.guard.as_ref().expect("until it is taken out")
     }
 
-    /// The token of the guard, if the hold is watched with one.
-    pub(super) fn cancellation_token(&self) -> CancellationToken {
-        self.token.clone().unwrap_or_default()
+    /// Waits until the token of the guard is cancelled, if the hold is watched with one.
+    pub(super) async fn cancelled(&self) {
+        match &self.token {
+            Some(token) => token.cancelled().await,
+            None => std::future::pending().await,
+        }
     }
 
     pub(super) const fn is_reader(&self) -> bool {

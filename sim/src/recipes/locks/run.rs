@@ -245,7 +245,7 @@ async fn lost(held: &Held, watch: HoldWatch) {
     match watch {
         HoldWatch::Nothing => std::future::pending().await,
         HoldWatch::Lost => held.guard().lost().await,
-        HoldWatch::Token => held.cancellation_token().cancelled_owned().await,
+        HoldWatch::Token => held.cancelled().await,
     }
 }
 

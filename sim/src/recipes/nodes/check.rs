@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use docent::{Client, Error, GroupMember, NodeEvents, PersistentNode, PersistentTtlNode, Stat};
+use docent::{
+    Client, Error, Events, GroupMember, NodeEvent, PersistentNode, PersistentTtlNode, Stat,
+};
 
 use crate::{
     checks::{
@@ -41,7 +43,7 @@ impl Keeper {
         }
     }
 
-    pub(super) fn events(&self) -> NodeEvents {
+    pub(super) fn events(&self) -> Events<NodeEvent> {
         match self {
             Self::Node(node) => node.events(),
             Self::Ttl(node) => node.events(),

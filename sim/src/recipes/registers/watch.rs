@@ -56,8 +56,8 @@ pub(crate) async fn run(worker: &Worker, step: &WatchStep) {
     }
     while !watch.is_over && worker.world.now() < until {
         let left = (until - worker.world.now()) / MILLISECOND + 1;
-        let event = worker.within(left, watch.watcher.changed()).await;
-        let Some(event) = event else { break };
+        let event = worker.within(left, watch.watcher.next()).await;
+        let Some(Some(event)) = event else { break };
         watch.take(worker, event);
         if watch.is_persistent() && watch.needs_read() {
             watch.read(worker).await;
@@ -177,7 +177,7 @@ impl Watch {
     }
 
     fn drain(&mut self, worker: &Worker) {
-        while let Some(event) = self.watcher.try_changed() {
+        while let Some(event) = self.watcher.try_next() {
             self.take(worker, event);
         }
     }

@@ -86,7 +86,7 @@ impl Transport for Tls {
 }
 
 /// A server without TLS closes the connection when it reads the first message of TLS.
-fn explain(error: io::Error, trusted: Option<&'static str>) -> io::Error {
+fn explain(error: io::Error, trusted: &'static str) -> io::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => io::Error::new(
             error.kind(),

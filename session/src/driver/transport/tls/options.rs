@@ -32,7 +32,8 @@ use crate::{Error, ErrorKind, driver::transport::Transport};
 ///
 /// The cryptography is that of the provider that the program has installed
 /// (`rustls::crypto::CryptoProvider::install_default`), or else of the features: aws-lc-rs by `tls-aws-lc-rs`, or ring by
-/// `tls`. The feature `fips` of `rustls` makes the former its build that is validated for FIPS 140-3.
+/// `tls`. The feature `fips` of `rustls` makes the former its build that is validated for FIPS 140-3. Both need the version
+/// of `rustls` that docent uses, 0.23.
 ///
 /// ```no_run
 /// # extern crate docent_session as docent;
@@ -73,6 +74,47 @@ use crate::{Error, ErrorKind, driver::transport::Transport};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Another configuration of TLS
+///
+/// No type of rustls is part of this crate's API, so its next version does not need one of docent. A program that needs
+/// more than these options, such as a verifier of its own, a key in hardware, or another implementation of TLS, makes the
+/// connections itself:
+///
+/// ```
+/// # extern crate docent_session as docent;
+/// use std::{fmt, io, time::Duration};
+///
+/// use docent::{ByteStream, Connecting, Host, Tcp, Transport};
+/// use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
+///
+/// /// Made of an `Arc<rustls::ClientConfig>`.
+/// struct OwnTls(TlsConnector);
+///
+/// impl Transport for OwnTls {
+///     fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a> {
+///         Box::pin(async move {
+///             let name = ServerName::try_from(host.name.clone()).map_err(io::Error::other)?;
+///             let stream = Tcp.connect(host, within).await?;
+///             Ok(Box::new(self.0.connect(name, stream).await?) as Box<dyn ByteStream>)
+///         })
+///     }
+///
+///     fn is_tls(&self) -> Option<bool> {
+///         Some(true)
+///     }
+/// }
+///
+/// impl fmt::Debug for OwnTls {
+///     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+///         f.write_str("OwnTls")
+///     }
+/// }
+///
+/// # fn example(config: docent::Config, tls: TlsConnector) -> docent::Config {
+/// config.with_transport(OwnTls(tls))
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct TlsOptions {
     roots: Vec<Pem>,
@@ -81,7 +123,6 @@ pub struct TlsOptions {
     client: Option<(Pem, Pem)>,
     crls: Vec<Pem>,
     pub(super) name: NameRule,
-    verifier: Option<Arc<dyn ServerCertVerifier>>,
     pub(super) transport: Option<Arc<dyn Transport>>,
 }
 
@@ -214,17 +255,6 @@ impl TlsOptions {
         self
     }
 
-    /// Lets this verifier of rustls decide about the certificates of servers. It replaces all other rules: roots, lists
-    /// of revoked certificates and [`without_name_verification`](Self::without_name_verification) have no effect. The
-    /// name of [`with_server_name`](Self::with_server_name) is passed to it.
-    ///
-    /// The types are those of [`rustls`](crate::rustls).
-    #[must_use]
-    pub fn with_verifier(mut self, verifier: Arc<dyn ServerCertVerifier>) -> Self {
-        self.verifier = Some(verifier);
-        self
-    }
-
     /// Sets how the connections below TLS are made: with [`TcpOptions`](crate::TcpOptions), or through a proxy. Default:
     /// [`Tcp`](crate::Tcp).
     #[must_use]
@@ -253,10 +283,7 @@ impl TlsOptions {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(refused)?;
-        let verifier = match &self.verifier {
-            Some(verifier) => Arc::clone(verifier),
-            None => self.own_verifier(texts, provider)?,
-        };
+        let verifier = self.verifier(texts, provider)?;
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let config = match &texts.client {
             None => builder.with_no_client_auth(),
@@ -273,7 +300,7 @@ impl TlsOptions {
     }
 
     /// The verifier of the roots, lists and names.
-    fn own_verifier(
+    fn verifier(
         &self,
         texts: &Texts,
         provider: Arc<CryptoProvider>,
@@ -317,19 +344,16 @@ impl TlsOptions {
         })?))
     }
 
-    /// The roots, for the error of a certificate that they do not accept; `None` if the program's verifier decides.
-    pub(super) fn trusted(&self) -> Option<&'static str> {
-        if self.verifier.is_some() {
-            return None;
-        }
+    /// The roots, for the error of a certificate that they do not accept.
+    pub(super) fn trusted(&self) -> &'static str {
         #[cfg(feature = "tls-platform-roots")]
         if self.platform_roots {
-            return Some(match self.roots.as_slice() {
+            return match self.roots.as_slice() {
                 [] => "those of the platform",
                 _ => "those in PEM and those of the platform",
-            });
+            };
         }
-        Some("those in PEM")
+        "those in PEM"
     }
 }
 
