@@ -4,7 +4,7 @@
 
 use std::{env, error::Error, fmt::Write as _, time::Duration};
 
-use docent::{CacheEvent, CacheEvents, CacheOptions, Client, CreateMode, CuratorCache};
+use docent::{CacheEvent, CacheOptions, Client, CreateMode, CuratorCache, Events};
 use docent::{LockOptions, NodeOptions, PersistentNode};
 use docent_testing::{TestingServer, tap};
 
@@ -50,7 +50,7 @@ fn register(client: &Client, category: &str, url: &str) -> Result<PersistentNode
 }
 
 /// Follows the three categories that concern a consumer: by one watch, and from one session to the next.
-async fn subscribe(client: &Client) -> Result<(CuratorCache, CacheEvents), docent::Error> {
+async fn subscribe(client: &Client) -> Result<(CuratorCache, Events<CacheEvent>), docent::Error> {
     for category in ["providers", "configurators", "routers"] {
         client.ensure_path(&format!("{SERVICE}/{category}"), CreateMode::Persistent).await?;
     }
@@ -60,7 +60,7 @@ async fn subscribe(client: &Client) -> Result<(CuratorCache, CacheEvents), docen
 }
 
 /// Prints the next URL that has come or gone.
-async fn show_change(events: &mut CacheEvents) -> Result<(), Box<dyn Error>> {
+async fn show_change(events: &mut Events<CacheEvent>) -> Result<(), Box<dyn Error>> {
     loop {
         let (what, node) = match events.next().await.ok_or("the client has ended")? {
             CacheEvent::Created { node } => ("registered", node),
