@@ -2,7 +2,9 @@
 //!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
-use docent::{CacheEvent, CacheOptions, CachedNode, Client, CreateMode, CuratorCache, Events};
+use docent::{
+    CacheEvent, CacheOptions, Client, CreateMode, CuratorCache, Events, cache::CachedNode,
+};
 use docent_testing::TestingServer;
 use tokio::sync::watch;
 

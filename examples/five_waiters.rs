@@ -1,7 +1,7 @@
 //! A lock with one holder and five waiters: who holds it, and which node each of the others watches.
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
-use docent::recipes::locks::standard_lock_internals_driver::{
+use docent::locks::standard_lock_internals_driver::{
     PredicateResults, gets_the_lock, sorted_contenders,
 };
 use docent::{Client, Error, InterProcessMutex};

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use docent::session::TransactionResult::DataSet;
+use docent::TransactionResult::DataSet;
 use docent::{Client, Config, CreateMode, Error, ErrorKind, LeaderLatch, Leadership};
 use docent_testing::TestingServer;
 use tokio::time::sleep;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use docent::{Client, InterProcessMutex, recipes::locks::LockOptions};
+use docent::{Client, InterProcessMutex, LockOptions};
 use docent_testing::TestingServer;
 
 /// The longest time for one page. A page that is begun is finished before the bound.

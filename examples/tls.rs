@@ -5,9 +5,7 @@
 
 use std::{env, error::Error, fs};
 
-// With the feature `tls` of docent also docent::TlsOptions.
-use docent::session::TlsOptions;
-use docent::{Config, CreateMode, acl::CREATOR_ALL_ACL};
+use docent::{Config, CreateMode, acl::CREATOR_ALL_ACL, tls::TlsOptions};
 
 fn file(variable: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let path = env::var(variable).map_err(|error| format!("{variable}: {error}"))?;

@@ -73,14 +73,15 @@
 //! | none: `default-features = false` | 16 | 44 | 1,284 | the client alone |
 //! | `recipes` (default) | 20 | 71 | 1,284 | Curator's recipes |
 //! | `tls` | 32 | 94 | 1,381 | TLS connections by rustls with ring |
-//! | `tls-aws-lc-rs` | @AWSC@ | @AWS@ | @AWSK@ | the same with aws-lc-rs. For its build that is validated for FIPS 140-3, let your program depend on `rustls` with the feature `fips`, too |
-//! | `tls-no-provider` | | | | the same with the provider that the program has installed, which the other features prefer, too |
+//! | `tls-aws-lc-rs` | 37 | 156 | 1,392 | the same with aws-lc-rs. For its build that is validated for FIPS 140-3, let your program depend on `rustls` with the feature `fips`, too |
+//! | `tls-no-provider` | 27 | – | – | the same with the provider that the program has installed, which the other features prefer, too |
 //! | `tls-platform-roots` | 36 | 110 | 1,382 | with `tls`: `TlsOptions::with_platform_roots`, certificates that the platform trusts |
-//! | `dns-srv` | @DNSC@ | @DNS@ | @DNSK@ | connect strings `dns-srv://name`, whose servers are SRV records: [`ConnectString`] |
+//! | `dns-srv` | 93 | @DNS@ | @DNSK@ | connect strings `dns-srv://name`, whose servers are SRV records: [`ConnectString`] |
 //! | `sasl` | 26 | 70 | 1,314 | SASL authentication by DIGEST-MD5, or by another mechanism, such as Kerberos by `docent-gssapi` |
 //! | `stream` | 20 | as the default | | [`Watcher`], [`Events`] and [`Latest`] as streams of `futures-core` |
 //! | `blocking` | 20 | 75 | 1,284 | the module [`blocking`](https://docs.rs/docent/latest/docent/blocking): the client and the recipes for programs without async |
-//! | `metrics` | 23 | 64 | 1,295 | the counters of [`Metrics`], for the crate `metrics` |
+//! | `metrics` | 23 | 64 | 1,295 | the counters of [`client::Metrics`], for the crate `metrics` |
+//! | `machine` | 20 | as the default | | the module [`machine`](https://docs.rs/docent/latest/docent/machine): the session without I/O |
 //! | `testing` | 25 | 83 | 1,284 | an embedded server and a recording proxy, for tests of programs that use docent |
 //!
 //! A light client, beside its peers with their default features:
@@ -98,12 +99,24 @@
 //!
 //! # Layers
 //!
-//! Everything that an application needs is at the root. The layers are modules, for programs that need one alone:
+//! The root has what programs name every day. What they name now and then is in a module of its topic, with the rest of
+//! that topic:
 //!
-//! * [`protocol`]: the wire protocol, without I/O.
-//! * [`session`]: the session state machine without I/O, and the [`Client`] that drives it.
-//! * [`recipes`]: Curator's recipes, with its frames where they are not its defects.
-//! * `testing`: the embedded server.
+//! | | |
+//! |---|---|
+//! | [`client`] | what the calls of a [`Client`] return, and its metrics |
+//! | [`config`] | the values of a [`Config`]: servers, credentials, limits |
+//! | [`acl`], [`ensemble`], [`error`], [`session`], [`watch`] | access rights; reconfiguration; causes of errors; leases; watched paths |
+//! | [`retry`] | Curator's retry policies |
+//! | [`locks`], [`leader`], [`cache`], [`nodes`], [`atomic`], [`barriers`], [`shared`] | Curator's recipes |
+//! | [`runtime`], [`sasl`](https://docs.rs/docent/latest/docent/sasl), [`tls`](https://docs.rs/docent/latest/docent/tls) | seams for another runtime, another mechanism, certificates |
+//! | [`machine`](https://docs.rs/docent/latest/docent/machine) (feature `machine`) | the session without I/O, for programs that drive it themselves |
+//! | [`testing`](https://docs.rs/docent-testing) (feature `testing`) | the embedded server |
+//!
+//! Each layer is also a crate: [`docent-protocol`](https://docs.rs/docent-protocol) is the wire protocol, which only
+//! programs without a client need, and of which this crate shows no more than the types of its own signatures;
+//! [`docent-session`](https://docs.rs/docent-session) has the client, and
+//! [`docent-recipes`](https://docs.rs/docent-recipes) the recipes.
 #![cfg_attr(
     not(feature = "recipes"),
     doc = "
@@ -131,75 +144,62 @@
 [`SharedValue`]: https://docs.rs/docent-recipes
 [`StrictMutex`]: https://docs.rs/docent-recipes
 [`create_protected`]: https://docs.rs/docent-recipes
+[`atomic`]: https://docs.rs/docent-recipes
+[`barriers`]: https://docs.rs/docent-recipes
+[`cache`]: https://docs.rs/docent-recipes
 [`cookbook`]: https://docs.rs/docent/latest/docent/cookbook
-[`recipes`]: https://docs.rs/docent-recipes"
+[`leader`]: https://docs.rs/docent-recipes
+[`locks`]: https://docs.rs/docent-recipes
+[`nodes`]: https://docs.rs/docent-recipes
+[`shared`]: https://docs.rs/docent-recipes"
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod acl;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 
 #[cfg(feature = "recipes")]
 pub mod cookbook;
 
-#[doc(no_inline)]
-pub use docent_protocol as protocol;
-#[cfg(feature = "recipes")]
-#[doc(no_inline)]
-pub use docent_recipes as recipes;
-#[doc(no_inline)]
-pub use docent_session as session;
-#[cfg(feature = "testing")]
-#[doc(no_inline)]
-pub use docent_testing as testing;
-
 #[doc(inline)]
-pub use docent_protocol::{
-    Acl, AddWatchMode, CreateMode, DecodeError, EventType, Id, KeeperState, OpCode, PathError,
-    Perms, Stat, Ttl, WatcherType, acl, sequence_number,
-};
+pub use docent_protocol::{Acl, AddWatchMode, CreateMode, EventType, OpCode, Perms, Stat, Ttl};
 #[cfg(feature = "recipes")]
 #[doc(inline)]
 pub use docent_recipes::{
-    AclProvider, CancellationToken, DefaultAclProvider, Held, HeldFuture,
     atomic::{
-        AtomicNumber, AtomicOptions, AtomicStats, AtomicValue, DistributedAtomicInteger,
-        DistributedAtomicLong, DistributedAtomicNumber, DistributedAtomicValue, PromotedToLock,
+        self, AtomicOptions, DistributedAtomicInteger, DistributedAtomicLong,
+        DistributedAtomicValue,
     },
-    barriers::{DistributedBarrier, DistributedDoubleBarrier},
-    cache::{CacheEvent, CacheOptions, CacheState, CachedNode, CuratorCache},
-    create_protected, create_protected_with,
-    leader::{
-        CloseMode, ConnectionStateErrorPolicy, LeaderLatch, LeaderOptions, LeaderSelector,
-        Leadership, LeadershipChange, Participant, Term,
-    },
+    barriers::{self, DistributedBarrier, DistributedDoubleBarrier},
+    cache::{self, CacheEvent, CacheOptions, CuratorCache},
+    leader::{self, LeaderLatch, LeaderOptions, LeaderSelector, Leadership},
     locks::{
-        InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-        InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockFuture, LockGuard, LockOptions,
-        Owner, Revoker, StrictMutex,
+        self, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
+        InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockGuard, LockOptions, Owner,
+        Revoker, StrictMutex,
     },
-    nodes::{GroupMember, NodeEvent, NodeOptions, PersistentNode, PersistentTtlNode},
-    shared::{SharedCount, SharedValue, VersionedValue},
+    nodes::{self, GroupMember, NodeOptions, PersistentNode, PersistentTtlNode, create_protected},
+    shared::{self, SharedCount, SharedValue},
 };
+#[cfg(feature = "machine")]
 #[doc(inline)]
-pub use docent_session::{
-    AclEntries, AddWatchResponse, Allow, Backoff, BlockingWork, ByteStream, Call, Children, Client,
-    ClientInfo, Clock, Config, ConnectString, Connecting, ConnectionState, Credential,
-    EnsembleConfig, EnsembleServer, EnsembleTracker, Error, ErrorKind, Events, Host, Instant,
-    InvalidConnectString, InvalidEnsembleConfig, Latency, Latest, LocalAddress, Metrics,
-    MultiReadResponse, Node, NodePath, OnDrop, Outcome, ReadResult, Reconfig, Response, Runtime,
-    ServerLookup, SessionClaim, SessionLease, SessionToken, StateEvent, Task, Tcp, TcpOptions, Timer,
-    Transaction, TransactionResponse, TransactionResult, Transport, WatchKind, WatchResponse,
-    WatchedEvent, Watcher, WeakClient, WhenFull, children, retry,
-};
+pub use docent_session::machine;
 #[cfg(feature = "sasl")]
 #[doc(inline)]
-pub use docent_session::{
-    SaslAction, SaslContext, SaslCredential, SaslError, SaslExchange, SaslMechanism,
-};
+pub use docent_session::sasl;
 #[cfg(feature = "tls-no-provider")]
 #[doc(inline)]
-pub use docent_session::{Tls, TlsOptions};
+pub use docent_session::tls;
+#[doc(inline)]
+pub use docent_session::{
+    Children, Client, Config, ConnectionState, EnsembleTracker, Error, ErrorKind, Events, Latest,
+    Node, Outcome, SessionToken, Transaction, TransactionResult, WatchedEvent, Watcher, client,
+    config, ensemble, error, retry, runtime, session, watch,
+};
+#[cfg(feature = "testing")]
+#[doc(no_inline)]
+pub use docent_testing as testing;
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -16,9 +16,9 @@ use std::{
     time::Duration,
 };
 
-use docent::protocol::{
-    Decode, DecodeError, Encode, ErrorCode, EventType, KeeperState, List, OpCode, Stat, Text,
-    WatcherEvent,
+use docent::{EventType, OpCode, Stat, acl::Text, error::DecodeError, watch::KeeperState};
+use docent_protocol::{
+    Decode, Encode, ErrorCode, List, WatcherEvent,
     connect::{ConnectRequest, ConnectResponse, PASSWORD_SIZE},
     frame,
     jute::Reader,

@@ -12,8 +12,9 @@ use std::{
     time::Instant,
 };
 
-use docent::protocol::{
-    Decode, OpCode,
+use docent::OpCode;
+use docent_protocol::{
+    Decode,
     connect::ConnectRequest,
     frame,
     jute::Reader,
@@ -55,7 +56,7 @@ impl Raw {
     }
 
     fn queue(&mut self, op: OpCode, path: &str) {
-        use docent::protocol::Encode as _;
+        use docent_protocol::Encode as _;
         self.xid += 1;
         let xid = self.xid;
         must(frame::put(&mut self.output, LIMIT, |out| {

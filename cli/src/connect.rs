@@ -3,10 +3,7 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use clap::Args;
-use docent::{
-    Client, Config,
-    session::{Backoff, TlsOptions},
-};
+use docent::{Client, Config, config::Backoff, tls::TlsOptions};
 use serde::Deserialize;
 
 use crate::{
@@ -265,7 +262,7 @@ fn default_file() -> Option<PathBuf> {
     Some(directory.join("docent").join("config.toml"))
 }
 
-fn tls(tls: &Tls) -> Result<Option<docent::session::Tls>, Failure> {
+fn tls(tls: &Tls) -> Result<Option<docent::tls::Tls>, Failure> {
     if tls.ca.is_none() && !tls.platform_roots {
         return match tls {
             Tls { cert: None, key: None, server_name: None, .. } => Ok(None),

@@ -220,7 +220,8 @@ impl From<std::io::Error> for Failure {
 
 #[cfg(test)]
 mod tests {
-    use docent::{Outcome, protocol::ErrorCode};
+    use docent::Outcome;
+    use docent_protocol::ErrorCode;
 
     use super::*;
 

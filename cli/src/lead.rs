@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use clap::Args;
-use docent::{ConnectionStateErrorPolicy, LeaderLatch, LeaderOptions, Leadership};
+use docent::{LeaderLatch, LeaderOptions, Leadership, leader::ConnectionStateErrorPolicy};
 use tokio::{
     sync::Notify,
     time::{Instant, timeout},

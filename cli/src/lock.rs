@@ -5,7 +5,7 @@ use std::{num::NonZeroU16, sync::Arc, time::Duration};
 use clap::Args;
 use docent::{
     Client,
-    recipes::locks::{
+    locks::{
         InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2, LockGuard,
         LockOptions, StrictMutex,
     },

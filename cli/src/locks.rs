@@ -7,11 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use docent::{
-    Client, ErrorKind,
-    recipes::locks::Revoker,
-    session::{Children, Watcher, retry::RetryNTimes},
-};
+use docent::{Children, Client, ErrorKind, Watcher, locks::Revoker, retry::RetryNTimes};
 use serde_json::{Value, json};
 
 use crate::{

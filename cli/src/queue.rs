@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use docent::{
     Client, ErrorKind,
-    recipes::locks::{
+    locks::{
         REVOKE_MESSAGE, lock_internals::LOCK_NAME, sorted_readers_and_writers,
         standard_lock_internals_driver::sorted_contenders,
     },

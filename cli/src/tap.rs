@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use docent::ConnectString;
+use docent::config::ConnectString;
 use docent_protocol::OpCode;
 use docent_testing::{
     fault::Fault,

@@ -6,8 +6,8 @@ use std::{
 };
 
 use docent::{
-    Held as _, OpCode,
-    recipes::locks::{InterProcessMutex, StrictMutex},
+    OpCode,
+    locks::{Held as _, InterProcessMutex, StrictMutex},
 };
 use docent_testing::{fault::Fault, tap::Record};
 

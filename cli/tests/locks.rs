@@ -7,9 +7,8 @@ use crate::support::{
     within_deadline,
 };
 use docent::{
-    Client, CreateMode,
-    protocol::OpCode,
-    recipes::locks::{InterProcessMutex, InterProcessSemaphoreV2, LockOptions},
+    Client, CreateMode, OpCode,
+    locks::{InterProcessMutex, InterProcessSemaphoreV2, LockOptions},
 };
 use docent_testing::{fault::Fault, tap::Tap};
 use serde_json::Value;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use docent_session::Instant;
+use docent_session::runtime::Instant;
 
 /// When a failing instance is left out, and for which time.
 ///

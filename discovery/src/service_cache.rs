@@ -12,7 +12,7 @@ use std::{
 };
 
 use docent_recipes::cache::{CacheEvent, CacheOptions, CuratorCache};
-use docent_session::{Client, Error, Events, NodePath};
+use docent_session::{Client, Error, Events, watch::NodePath};
 use serde_json::Value;
 
 use crate::{InstanceSerializer, ServiceInstance, view::View};

@@ -6,7 +6,7 @@ use std::{
 };
 
 use docent_recipes::cache::{CacheEvent, CacheState, CachedNode};
-use docent_session::{Error, NodePath};
+use docent_session::{Error, watch::NodePath};
 
 use crate::{InstanceSerializer, ServiceCacheEvent, ServiceInstance, error};
 

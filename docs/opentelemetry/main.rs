@@ -5,7 +5,7 @@
 
 use std::{env, error::Error};
 
-use docent::{Client, InterProcessMutex, Metrics};
+use docent::{Client, InterProcessMutex, client::Metrics};
 use opentelemetry::{metrics::MeterProvider as _, trace::TracerProvider as _};
 use opentelemetry_otlp::{MetricExporter, SpanExporter};
 use opentelemetry_sdk::{Resource, metrics::SdkMeterProvider, trace::SdkTracerProvider};

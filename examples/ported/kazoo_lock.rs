@@ -5,9 +5,9 @@
 use std::{env, error::Error, thread, time::Duration};
 
 use docent::blocking::{Allow, Client, wait};
-use docent::recipes::locks::standard_lock_internals_driver::Contender;
-use docent::recipes::locks::{LockInternalsDriver, LockNode};
-use docent::{CreateMode, ErrorKind, InterProcessMutex, LockOptions, sequence_number};
+use docent::locks::standard_lock_internals_driver::Contender;
+use docent::locks::{LockInternalsDriver, LockNode};
+use docent::{CreateMode, ErrorKind, InterProcessMutex, LockOptions, client::sequence_number};
 use docent_testing::TestingServer;
 
 const LOCK: &str = "/examples/kazoo/lock";

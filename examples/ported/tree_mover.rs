@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, env, error::Error, time::Duration};
 
 use docent::retry::ExponentialBackoffRetry;
-use docent::{CacheEvent, CachedNode, Client, CreateMode, CuratorCache, ErrorKind};
+use docent::{CacheEvent, Client, CreateMode, CuratorCache, ErrorKind, cache::CachedNode};
 use docent_testing::TestingServer;
 
 const SOURCE: &str = "/examples/source";

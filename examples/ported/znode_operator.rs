@@ -5,7 +5,7 @@
 
 use std::{env, error::Error, fs};
 
-use docent::session::TlsOptions;
+use docent::tls::TlsOptions;
 use docent::{Acl, Client, Config, CreateMode, ErrorKind, Perms};
 use docent_testing::{TestingServer, server};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};

@@ -17,9 +17,11 @@ use docent_protocol::{
     xid,
 };
 use docent_session::{
-    Config, ConnectString, Credential, Error, ErrorKind, Host, Instant, Outcome, SessionToken,
-    WatchKind,
+    Config, Error, ErrorKind, Outcome, SessionToken,
+    config::{ConnectString, Credential, Host},
     machine::{Connect, Registration, Session},
+    runtime::Instant,
+    watch::WatchKind,
 };
 
 /// Something that holds for any bytes.

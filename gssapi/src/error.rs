@@ -2,7 +2,7 @@
 
 use std::{error::Error as _, fmt};
 
-use docent_session::{Error, SaslError};
+use docent_session::{Error, sasl::SaslError};
 
 /// Why Kerberos authentication failed. `Display` has the remedy, and the text of the Kerberos library.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //!   client  signed: no layer, size 0
 //! ```
 
-use docent_session::{SaslAction, SaslError, SaslExchange};
+use docent_session::sasl::{SaslAction, SaslError, SaslExchange};
 use libgssapi::{
     context::{ClientCtx, CtxFlags, SecurityContext as _},
     credential::{Cred, CredUsage},

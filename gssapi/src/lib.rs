@@ -82,7 +82,10 @@ use std::{
     },
 };
 
-use docent_session::{Error, ErrorKind, SaslContext, SaslError, SaslExchange, SaslMechanism};
+use docent_session::{
+    Error, ErrorKind,
+    sasl::{SaslContext, SaslError, SaslExchange, SaslMechanism},
+};
 
 pub use error::{GssapiError, GssapiErrorKind};
 use exchange::Exchange;

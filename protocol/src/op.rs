@@ -92,6 +92,8 @@ open_enum! {
 
 impl OpCode {
     /// Whether ClickHouse Keeper alone has the operation.
+    // Public for docent-testing, which imitates it.
+    #[doc(hidden)]
     #[must_use]
     pub const fn is_of_keeper(self) -> bool {
         matches!(

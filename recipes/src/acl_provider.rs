@@ -7,7 +7,7 @@ use docent_protocol::{Acl, acl};
 /// Chooses the ACL of each node that a recipe creates, its parents included.
 ///
 /// ```
-/// use docent::{Acl, AclProvider, acl};
+/// use docent::{Acl, acl::{self, AclProvider}};
 ///
 /// /// Everyone may use the lock nodes; only their creator may use the parent.
 /// #[derive(Debug)]

@@ -11,7 +11,7 @@
 use std::{sync::Arc, time::Duration};
 
 use docent_protocol::{Acl, CreateMode, OpCode, Stat};
-use docent_session::{Client, ConnectionState, Error, ErrorKind, SessionLease};
+use docent_session::{Client, ConnectionState, Error, ErrorKind, session::SessionLease};
 use tracing::debug;
 
 use crate::timer;

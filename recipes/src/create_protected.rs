@@ -84,7 +84,7 @@ pub async fn create_protected(
 /// ```
 /// use std::time::Duration;
 ///
-/// use docent::{Client, CreateMode, LockOptions, create_protected_with, retry::RetryNTimes};
+/// use docent::{Client, CreateMode, LockOptions, nodes::create_protected_with, retry::RetryNTimes};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

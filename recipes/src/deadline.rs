@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use docent_session::{Client, Error, ErrorKind, Instant, Outcome};
+use docent_session::{Client, Error, ErrorKind, Outcome, runtime::Instant};
 use tracing::debug;
 
 use crate::{error, timer};

@@ -51,7 +51,11 @@ async fn local_address(client: &Client) -> Bytes {
 mod tests {
     use std::{pin::Pin, time::Duration};
 
-    use docent_session::{Config, Host, LocalAddress, Runtime, Task, Timer, Transport};
+    use docent_session::{
+        Config,
+        config::Host,
+        runtime::{LocalAddress, Runtime, Task, Timer, Transport},
+    };
     use tokio::runtime::Handle;
 
     use crate::locks::InterProcessMutex;

@@ -12,7 +12,8 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use docent_session::{
-    Client, ConnectionState, Error, ErrorKind, Response, SessionLease, Timer, retry::RetryPolicy,
+    Client, ConnectionState, Error, ErrorKind, client::Response, retry::RetryPolicy,
+    runtime::Timer, session::SessionLease,
 };
 use tracing::{debug, trace};
 

@@ -2,9 +2,13 @@
 
 use std::{future::Future, pin::Pin};
 
-use docent_session::{Instant, Transaction};
+use docent_session::{Transaction, runtime::Instant};
 
-use crate::{CancellationToken, Error, leader::Leadership, locks::LockGuard};
+use crate::{
+    Error,
+    leader::Leadership,
+    locks::{CancellationToken, LockGuard},
+};
 
 /// The boxed future of [`Held`]'s methods.
 pub type HeldFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

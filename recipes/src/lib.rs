@@ -7,7 +7,7 @@
 //! their reasons: its defects are not mirrored. Unlike Curator's, a [`LockGuard`](locks::LockGuard) knows whether the lock is still held,
 //! reports its loss, and has a fencing token.
 //!
-//! Applications add the crate `docent`, which re-exports this one.
+//! Applications add the crate `docent`, which re-exports the modules of this one.
 //!
 //! | recipe | Curator | |
 //! |---|---|---|
@@ -28,7 +28,7 @@
 //! | [`PersistentNode`](nodes::PersistentNode), [`PersistentTtlNode`](nodes::PersistentTtlNode) | the same | a node that is kept present |
 //! | [`GroupMember`](nodes::GroupMember) | the same | the members of a group |
 //! | [`CuratorCache`](cache::CuratorCache) | the same, with its bridge to `TreeCache` | a node, its children or a tree in memory |
-//! | [`create_protected`] | `create().withProtection()` | a node that is created once, although a reply is lost |
+//! | [`create_protected`](nodes::create_protected) | `create().withProtection()` | a node that is created once, although a reply is lost |
 //!
 //! # Example
 //!
@@ -87,9 +87,6 @@ mod state_changes;
 mod timer;
 
 pub use acl_provider::{AclProvider, DefaultAclProvider};
-pub use cancellation_token::CancellationToken;
-pub use create_protected::{create_protected, create_protected_with};
 pub use docent_session::{Error, ErrorKind, Outcome};
-pub use held::{Held, HeldFuture};
 #[doc(hidden)]
 pub use read_nodes::read_nodes;

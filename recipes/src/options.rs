@@ -145,6 +145,8 @@ impl LockOptions {
     }
 
     /// The policy for retries.
+    // Public for docent-discovery, which takes these options too.
+    #[doc(hidden)]
     #[must_use]
     pub fn retry_policy(&self) -> &dyn RetryPolicy {
         &*self.retry_policy

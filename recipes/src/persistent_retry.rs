@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use docent_session::{
-    Error, ErrorKind, Runtime,
+    Error, ErrorKind,
     retry::{RetryPolicy, Verdict},
+    runtime::Runtime,
 };
 use tokio_util::sync::CancellationToken;
 

@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use docent_session::{Client, Clock, Instant};
+use docent_session::{
+    Client,
+    runtime::{Clock, Instant},
+};
 
 use crate::{deadline::Deadline, persistent_retry::pause, select::select, timer};
 

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use docent_protocol::CreateMode;
 use docent_recipes::cache::{CacheEvent, CacheOptions, CuratorCache};
-use docent_session::{Client, Clock, Config, Events};
+use docent_session::{Client, Config, Events, runtime::Clock};
 use docent_testing::TestingServer;
 use tokio::{
     sync::watch,

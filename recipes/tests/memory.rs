@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use docent_protocol::CreateMode;
 use docent_recipes::{cache::CuratorCache, nodes::GroupMember, shared::SharedValue};
-use docent_session::{Client, Clock, Config};
+use docent_session::{Client, Config, runtime::Clock};
 use docent_testing::TestingServer;
 use tokio::{runtime::Runtime, time::sleep};
 

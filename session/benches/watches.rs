@@ -18,8 +18,11 @@ use docent_protocol::{
     xid,
 };
 use docent_session::{
-    Config, Error, ErrorKind, Host, Instant, Outcome, WatchKind,
+    Config, Error, ErrorKind, Outcome,
+    config::Host,
     machine::{Connect, Registration, Session},
+    runtime::Instant,
+    watch::WatchKind,
 };
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);

@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use docent_protocol::{jute::*, operation::GetChildren};
 use docent_protocol::{reply::GetChildrenReply, request::ReadRequest};
 use docent_session::machine::{Connect, Session};
-use docent_session::{Config, Error, ErrorKind, Instant, Outcome};
+use docent_session::{Config, Error, ErrorKind, Outcome, runtime::Instant};
 use std::{error, io, io::Read, io::Write, net::TcpStream, thread, time, time::Duration};
 
 #[expect(clippy::disallowed_methods, reason = "the driver reads the clock")]

@@ -6,9 +6,13 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use crate::{
-    Backoff, ConnectString, Credential, Error, ErrorKind, Host, InvalidConnectString, SessionToken,
-    WhenFull, machine::Settings,
+use crate::{Error, ErrorKind, SessionToken, machine::Settings};
+pub use crate::{
+    backoff::Backoff,
+    machine::{
+        connect_string::{ConnectString, Host, InvalidConnectString},
+        settings::{Credential, WhenFull},
+    },
 };
 
 /// The configuration of a client: its servers, timeouts, limits and credentials.
@@ -189,7 +193,7 @@ impl Config {
     /// Sets the part of the session timeout, in percent, after which a session without a connection becomes
     /// [`Lost`](crate::ConnectionState::Lost). Default 100 (Curator's). 0 stands for the whole timeout too, as in
     /// Curator's `ConnectionStateManager`. The time counts from the last contact with a server, as for the
-    /// [`SessionLease`](crate::SessionLease), and never ends after the lease's deadline. Curator counts from SUSPENDED.
+    /// [`SessionLease`](crate::session::SessionLease), and never ends after the lease's deadline. Curator counts from SUSPENDED.
     ///
     /// # Errors
     ///
@@ -389,7 +393,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// `InvalidConfig`, as [`SaslCredential::new`](crate::SaslCredential::new).
+    /// `InvalidConfig`, as [`SaslCredential::new`](crate::sasl::SaslCredential::new).
     ///
     /// # Example
     ///
@@ -404,12 +408,12 @@ impl Config {
     ///
     /// Source: `ZooKeeperSaslClient`, `DigestLoginModule`; op 102; RFC 2831.
     pub fn with_sasl(self, user: &str, password: &str) -> Result<Self, Error> {
-        Ok(self.with_sasl_mechanism(crate::SaslCredential::new(user, password)?))
+        Ok(self.with_sasl_mechanism(crate::sasl::SaslCredential::new(user, password)?))
     }
 
     /// The SASL credential of DIGEST-MD5, which is used before the other credentials.
     #[must_use]
-    pub fn sasl(&self) -> Option<&crate::SaslCredential> {
+    pub fn sasl(&self) -> Option<&crate::sasl::SaslCredential> {
         let mechanism: &dyn std::any::Any = self.sasl_mechanism()?;
         mechanism.downcast_ref()
     }
@@ -420,14 +424,14 @@ impl Config {
     /// A server that refuses the credential, and an error that the mechanism calls final, end the client with
     /// [`AuthFailed`](ErrorKind::AuthFailed). After any other error of the mechanism, the client tries the next server.
     #[must_use]
-    pub fn with_sasl_mechanism(mut self, mechanism: impl crate::SaslMechanism) -> Self {
+    pub fn with_sasl_mechanism(mut self, mechanism: impl crate::sasl::SaslMechanism) -> Self {
         self.session.sasl = Some(std::sync::Arc::new(mechanism));
         self
     }
 
     /// The SASL mechanism, with its credential.
     #[must_use]
-    pub fn sasl_mechanism(&self) -> Option<&dyn crate::SaslMechanism> {
+    pub fn sasl_mechanism(&self) -> Option<&dyn crate::sasl::SaslMechanism> {
         self.session.sasl.as_deref()
     }
 }

@@ -2,7 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
-use docent_protocol::{ErrorCode, OpCode};
+use docent_protocol::ErrorCode;
+pub use docent_protocol::{DecodeError, DecodeErrorKind, OpCode, PathError};
 
 /// Why a call of the client or of a recipe failed, and whether it may have been applied.
 ///
@@ -23,9 +24,9 @@ use docent_protocol::{ErrorCode, OpCode};
 /// # The source
 ///
 /// The [`source`](std::error::Error::source) is an [`io::Error`](std::io::Error) for a lost or refused connection (of
-/// TLS also), a [`DecodeError`](docent_protocol::DecodeError) for an unreadable reply, a
-/// [`PathError`](docent_protocol::path::PathError) for an invalid path, and an
-/// [`InvalidConnectString`](crate::InvalidConnectString) for an invalid connect string. `Display` includes its text, so
+/// TLS also), a [`DecodeError`] for an unreadable reply, a
+/// [`PathError`] for an invalid path, and an
+/// [`InvalidConnectString`](crate::config::InvalidConnectString) for an invalid connect string. `Display` includes its text, so
 /// that a line in a log is complete; a report that prints the chain of sources prints that text twice.
 ///
 /// ```
@@ -185,6 +186,8 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// The kind of a reply's error code; `None` for `Ok`.
+    // Public for docent-cli: the code is a type of docent-protocol.
+    #[doc(hidden)]
     #[must_use]
     pub const fn from_code(code: ErrorCode) -> Option<Self> {
         Some(match code {

@@ -5,7 +5,7 @@
 //! * [`Client`] is the client for applications: one documented method for each operation, and a driver task that moves
 //!   the bytes.
 //!
-//! Applications add the crate `docent`, which re-exports this one.
+//! Applications add the crate `docent`, which re-exports the modules of this one.
 //!
 //! # What happens when …
 //!
@@ -16,11 +16,11 @@
 //! | a request's reply is lost | the request is not sent again: only the caller knows whether that is safe. The outcome of the error is `Unknown` |
 //! | a server sends invalid data | the connection is closed, with the reason in the error; no panic, no hang |
 //! | a future is dropped | its request is sent and takes effect; a watch without a watcher is removed from the server |
-//! | a caller is faster than the server | pending requests and bytes are limited; requests above the limit fail, or wait ([`WhenFull`]) |
+//! | a caller is faster than the server | pending requests and bytes are limited; requests above the limit fail, or wait ([`WhenFull`](config::WhenFull)) |
 //! | a consumer of events is slow | it delays nothing else; events beyond its buffer become one [resync](WatchedEvent::is_resync) |
 //! | the servers of the ensemble change | [`Client::update_server_list`] moves the client without losing a request; an [`EnsembleTracker`] does so by itself |
 //! | a program ends | [`Client::run`] and [`Client::close`] end the session and wait for the server's confirmation; the last drop of a client, or a runtime that ends, sends the queued requests and closeSession without waiting |
-//! | a caller must know how long the session lives for certain | [`SessionLease`] has a best-effort bound and a proven one |
+//! | a caller must know how long the session lives for certain | [`SessionLease`](session::SessionLease) has a best-effort bound and a proven one |
 //!
 //! # Features
 //!
@@ -34,7 +34,7 @@
 //! | `dns-srv` | connect strings `dns-srv://name`, whose servers are SRV records: [`ConnectString`] |
 //! | `sasl` | authentication by DIGEST-MD5, or by another mechanism |
 //! | `stream` | [`Watcher`], [`Events`] and [`Latest`] as streams of `futures-core` |
-//! | `metrics` | the counters of [`Metrics`], for the crate `metrics` |
+//! | `metrics` | the counters of [`client::Metrics`], for the crate `metrics` |
 //!
 //! Without features, the crate is the machine: three third-party crates, no IO, no clock. The example `embed` is a
 //! client on a blocking socket in sixty lines.
@@ -58,14 +58,16 @@
 [`EnsembleTracker`]: https://docs.rs/docent-session
 [`Events`]: https://docs.rs/docent-session
 [`Latest`]: https://docs.rs/docent-session
+[`client::Metrics`]: https://docs.rs/docent-session
 [`Watcher`]: https://docs.rs/docent-session
 "
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backoff;
-mod config;
-mod error;
+pub mod config;
+pub mod error;
+#[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "what only the driver calls"))]
 pub mod machine;
 #[cfg(not(docent_sim))]
 mod planted;
@@ -75,42 +77,75 @@ mod session_token;
 mod time;
 
 #[cfg(feature = "tokio")]
-mod client;
+pub mod client;
 #[cfg(feature = "tokio")]
 mod driver;
 
-pub use backoff::Backoff;
 pub use config::Config;
 pub use error::{Error, ErrorKind, Outcome};
-#[cfg(feature = "sasl")]
-pub use machine::sasl::{
-    SaslAction, SaslContext, SaslCredential, SaslError, SaslExchange, SaslMechanism,
-};
-pub use machine::{
-    connect_string::{ConnectString, Host, InvalidConnectString},
-    connection_state::ConnectionState,
-    lease::{SessionClaim, SessionLease},
-    metrics::{Latency, Metrics},
-    settings::{Credential, WhenFull},
-    timeouts::Timeouts,
-    watch_table::{NodePath, WatchKind, WatchedEvent},
-};
-pub use session_token::SessionToken;
-pub use time::Instant;
-
-#[cfg(feature = "tls-no-provider")]
-pub use driver::{Tls, TlsOptions};
+pub use session::{ConnectionState, SessionToken};
+pub use watch::WatchedEvent;
 #[cfg(feature = "tokio")]
 pub use {
-    client::{
-        AclEntries, AddWatchResponse, Allow, Call, Children, Cleanup, Client, ClientInfo,
-        EnsembleConfig, EnsembleServer, EnsembleTracker, Events, InvalidEnsembleConfig, Latest,
-        MultiReadResponse, Node, OnDrop, ReadResult, Reconfig, Response, StateEvent, Transaction,
-        TransactionResponse, TransactionResult, WatchResponse, Watcher, WeakClient, children,
-        retry,
-    },
-    driver::{
+    client::{Children, Client, Node, Transaction, TransactionResult, retry},
+    ensemble::EnsembleTracker,
+    watch::{Events, Latest, Watcher},
+};
+
+/// The members of the ensemble: to read, to follow and to change.
+#[cfg(feature = "tokio")]
+pub mod ensemble {
+    pub use crate::client::{
+        admin::Reconfig,
+        ensemble_config::{EnsembleConfig, EnsembleServer, InvalidEnsembleConfig},
+        ensemble_tracker::EnsembleTracker,
+    };
+}
+
+/// What a client has of its surroundings: connections, time, tasks and randomness.
+pub mod runtime {
+    #[cfg(feature = "tokio")]
+    pub use crate::driver::{
         BlockingWork, ByteStream, Clock, Connecting, LocalAddress, Runtime, ServerLookup, Task,
         Tcp, TcpOptions, Timer, Transport,
-    },
-};
+    };
+    pub use crate::time::Instant;
+}
+
+/// SASL: a user with its password, or a mechanism of the program.
+#[cfg(feature = "sasl")]
+pub mod sasl {
+    pub use crate::machine::sasl::{
+        SaslAction, SaslContext, SaslCredential, SaslError, SaslExchange, SaslMechanism,
+    };
+}
+
+/// The session: its states, how long it lives, and the token by which another client takes it over.
+pub mod session {
+    #[cfg(feature = "tokio")]
+    pub use crate::client::events::StateEvent;
+    pub use crate::{
+        machine::{
+            connection_state::ConnectionState,
+            lease::{SessionClaim, SessionLease},
+        },
+        session_token::SessionToken,
+    };
+}
+
+/// TLS connections, by rustls.
+#[cfg(feature = "tls-no-provider")]
+pub mod tls {
+    pub use crate::driver::{Tls, TlsOptions};
+}
+
+/// Watches and their events, and the two types of what is received over time.
+pub mod watch {
+    #[cfg(feature = "tokio")]
+    pub use crate::client::{
+        events::{Events, Latest},
+        watcher::{OnDrop, Watcher},
+    };
+    pub use crate::machine::watch_table::{NodePath, WatchKind, WatchedEvent};
+    pub use docent_protocol::{AddWatchMode, EventType, KeeperState, WatcherType};
+}

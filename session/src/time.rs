@@ -18,7 +18,7 @@ use core::{
 /// ```
 /// # extern crate docent_session as docent;
 /// use std::time::Duration;
-/// use docent::Instant;
+/// use docent::runtime::Instant;
 ///
 /// let sent = Instant::from_nanos(5_000_000_000);
 /// let answered = sent + Duration::from_millis(3);

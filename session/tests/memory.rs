@@ -18,7 +18,10 @@ use docent_protocol::{
     operation::Read,
     reply::{GetChildrenReply, GetDataReply},
 };
-use docent_session::{Client, ReadResult, Response};
+use docent_session::{
+    Client,
+    client::{ReadResult, Response},
+};
 use support::{Conn, Net, connected, get_data_body, reply};
 
 /// The documented limit.

@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use docent_session::{Config, ErrorKind, TlsOptions};
+use docent_session::{Config, ErrorKind, tls::TlsOptions};
 use docent_testing::{TestingServer, server};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio_rustls::rustls::crypto::{CryptoProvider, GetRandomFailed, SecureRandom, ring};

@@ -34,8 +34,11 @@ use docent_protocol::{
     request::{CreateRequest, DeleteRequest, ReadRequest, RequestHeader, SetDataRequest},
 };
 use docent_session::{
-    Config, Error, ErrorKind, Host, Instant, Outcome, WatchKind, WatchedEvent,
+    Config, Error, ErrorKind, Outcome, WatchedEvent,
+    config::Host,
     machine::{Connect, Event, Registration, Session},
+    runtime::Instant,
+    watch::WatchKind,
 };
 use docent_testing::server::{self, ConnectionId, Ensemble, Version};
 

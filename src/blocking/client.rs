@@ -4,8 +4,8 @@ use std::future::{Future, ready};
 
 use super::{Blocking, handle::WaitForEnd, thread::OwnThread, wait, waiting::check};
 use crate::{
-    AddWatchMode, Children, Config, CreateMode, Error, ErrorKind, Events, Node, Stat, StateEvent,
-    Watcher, retry::RetryPolicy,
+    AddWatchMode, Children, Config, CreateMode, Error, ErrorKind, Events, Node, Stat, Watcher,
+    retry::RetryPolicy, session::StateEvent,
 };
 
 /// A ZooKeeper client for programs without async: a [`docent::Client`](crate::Client) for threads.
@@ -246,7 +246,7 @@ pub trait Allow {
 
     /// Accepts one kind of error: the result is `None` instead of an error of that kind.
     ///
-    /// As [`Response::allow`](crate::Response::allow).
+    /// As [`Response::allow`](crate::client::Response::allow).
     fn allow(self, kind: ErrorKind) -> Self::Allowed;
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::waiting::{is_inside_runtime, poll_for};
-use crate::{ConnectionState, Latest, WeakClient};
+use crate::{ConnectionState, Latest, client::WeakClient};
 
 /// A value of the async API, for threads: a client, or something that was made of one.
 ///

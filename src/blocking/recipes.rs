@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use super::{Blocking, Client, wait, wait_timeout};
 use crate::{
-    AtomicNumber, AtomicOptions, AtomicValue, Error, Held, LeaderOptions, LockOptions, Owner, Term,
+    AtomicOptions, Error, LeaderOptions, LockOptions, Owner,
+    atomic::{AtomicNumber, AtomicValue},
+    leader::Term,
+    locks::Held,
 };
 
 /// Types that are made of a client: each with its two constructors, whose last argument are its options.
@@ -133,7 +136,7 @@ impl<H: Held> Blocking<H> {
     /// Waits until it is lost. Another thread waits here, or with [`lost_timeout`](Self::lost_timeout), while one works:
     /// a guard is `Sync`.
     ///
-    /// As [`Held::lost`](crate::Held::lost).
+    /// As [`Held::lost`](crate::locks::Held::lost).
     pub fn lost(&self) -> Result<(), Error> {
         self.lost_timeout(Duration::MAX).map(drop)
     }
@@ -149,7 +152,7 @@ impl<H: Held> Blocking<H> {
 
     /// A number that is greater for every later holder.
     ///
-    /// As [`Held::fencing_token`](crate::Held::fencing_token).
+    /// As [`Held::fencing_token`](crate::locks::Held::fencing_token).
     pub fn fencing_token(&self) -> Result<i64, Error> {
         wait(|| self.inner.fencing_token())
     }
@@ -191,24 +194,24 @@ impl LeaderSelector {
     }
 }
 
-impl<N: AtomicNumber> Blocking<crate::DistributedAtomicNumber<N>> {
+impl<N: AtomicNumber> Blocking<crate::atomic::DistributedAtomicNumber<N>> {
     /// Reads the number.
     ///
-    /// As [`DistributedAtomicNumber::get`](crate::DistributedAtomicNumber::get).
+    /// As [`DistributedAtomicNumber::get`](crate::atomic::DistributedAtomicNumber::get).
     pub fn get(&self) -> Result<AtomicValue<N>, Error> {
         wait(|| self.inner.get())
     }
 
     /// Adds one.
     ///
-    /// As [`DistributedAtomicNumber::increment`](crate::DistributedAtomicNumber::increment).
+    /// As [`DistributedAtomicNumber::increment`](crate::atomic::DistributedAtomicNumber::increment).
     pub fn increment(&self) -> Result<AtomicValue<N>, Error> {
         wait(|| self.inner.increment())
     }
 
     /// Adds a number, which may be negative.
     ///
-    /// As [`DistributedAtomicNumber::add`](crate::DistributedAtomicNumber::add).
+    /// As [`DistributedAtomicNumber::add`](crate::atomic::DistributedAtomicNumber::add).
     pub fn add(&self, delta: N) -> Result<AtomicValue<N>, Error> {
         wait(|| self.inner.add(delta))
     }

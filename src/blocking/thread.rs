@@ -14,7 +14,11 @@ use tokio::{
     sync::mpsc,
 };
 
-use crate::{Error, ErrorKind, Host, LocalAddress, Runtime, Task, Timer, Transport};
+use crate::{
+    Error, ErrorKind,
+    config::Host,
+    runtime::{LocalAddress, Runtime, Task, Timer, Transport},
+};
 
 /// A runtime on its own thread. The thread ends when this value is dropped: the client and its driver share it, so
 /// the session is closed by then.

@@ -17,7 +17,7 @@ use std::{
 
 use tokio::{runtime::Handle, task::coop};
 
-use crate::{Clock, Error, ErrorKind};
+use crate::{Error, ErrorKind, runtime::Clock};
 
 /// Makes an async call, and waits for its result: what `.await` is to a task, this is to a thread.
 ///

@@ -1,7 +1,7 @@
 //! Faults that hit a single frame.
 //!
 //! A [`Fault`] names an operation, a side of it (the request or the reply), and which of the following matching
-//! requests it hits. The forwarder passes each request to the [`FaultTable`] and applies the resulting [`Action`].
+//! requests it hits. The forwarder passes each request to the table of faults and applies the resulting [`Action`].
 //! The table is pure: no sockets, no clock, and randomness only from a seed.
 
 use std::time::Duration;
@@ -114,7 +114,7 @@ impl Fault {
     }
 
     /// Hits a matching request with a probability of 1 in `chances`. The fault stays pending until it has hit
-    /// [`times`](Self::times) requests. The random choices follow from the [seed](FaultTable::seed).
+    /// [`times`](Self::times) requests. The random choices follow from the [seed](crate::tap::Tap::seed).
     #[must_use]
     pub const fn one_in(mut self, chances: u32) -> Self {
         self.one_in = chances;
@@ -144,36 +144,35 @@ impl Fault {
 
 /// The pending faults, oldest first.
 #[derive(Debug, Clone, Default)]
-pub struct FaultTable {
+pub(crate) struct FaultTable {
     waiting: Vec<Fault>,
     random: u64,
 }
 
 impl FaultTable {
     /// Adds a fault after the others.
-    pub fn add(&mut self, fault: Fault) {
+    pub(crate) fn add(&mut self, fault: Fault) {
         self.waiting.push(fault);
     }
 
     /// Seeds the random choices of [`Fault::one_in`]: the same seed and the same requests give the same faults.
-    pub const fn seed(&mut self, seed: u64) {
+    pub(crate) const fn seed(&mut self, seed: u64) {
         self.random = seed;
     }
 
     /// Removes all faults.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.waiting.clear();
-    }
-
-    /// Whether no fault is pending.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
     }
 
     /// Returns the action for a request. Every pending fault that matches counts the request; the oldest one that is
     /// due determines the action.
-    pub fn on_request(&mut self, client: &str, op: OpCode, path: Option<&str>) -> Option<Action> {
+    pub(crate) fn on_request(
+        &mut self,
+        client: &str,
+        op: OpCode,
+        path: Option<&str>,
+    ) -> Option<Action> {
         let mut action = None;
         for fault in self.waiting.iter_mut().filter(|fault| fault.matches(client, op, path)) {
             if fault.skip > 0 {
@@ -255,6 +254,6 @@ mod tests {
             table.on_request("A", OpCode::GetData, Some("/lock/x")),
             Some(Action::DropRequest)
         );
-        assert!(table.is_empty());
+        assert!(table.waiting.is_empty());
     }
 }

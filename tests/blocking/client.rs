@@ -3,9 +3,10 @@
 use std::{future, thread, time::Duration};
 
 use docent::{
-    AddWatchMode, ConnectionState, CreateMode, ErrorKind, EventType, OnDrop, Outcome, StateEvent,
+    AddWatchMode, ConnectionState, CreateMode, ErrorKind, EventType, Outcome,
     blocking::{Allow, wait, wait_timeout},
     retry::RetryNTimes,
+    watch::OnDrop,
 };
 
 use crate::{

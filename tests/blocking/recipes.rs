@@ -3,12 +3,14 @@
 use std::{thread, time::Duration};
 
 use docent::{
-    CacheEvent, CacheOptions, CloseMode, CreateMode, CuratorCache, DistributedDoubleBarrier,
-    ErrorKind, GroupMember, LeadershipChange, NodeEvent, PersistentNode, SharedValue, Term,
+    CacheEvent, CacheOptions, CreateMode, CuratorCache, DistributedDoubleBarrier, ErrorKind,
+    GroupMember, PersistentNode, SharedValue,
     blocking::{
         DistributedAtomicInteger, DistributedAtomicLong, LeaderLatch, LeaderSelector, wait,
         wait_timeout,
     },
+    leader::{CloseMode, LeadershipChange, Term},
+    nodes::NodeEvent,
 };
 use docent_discovery::{ServiceCacheEvent, ServiceDiscovery, ServiceInstance};
 

@@ -1,6 +1,8 @@
 //! Caches that begin with nodes of an earlier one: of a wider cache, and of a server that is ahead.
 
-use docent::{CacheEvent, CacheOptions, CachedNode, Client, CreateMode, CuratorCache, OpCode};
+use docent::{
+    CacheEvent, CacheOptions, Client, CreateMode, CuratorCache, OpCode, cache::CachedNode,
+};
 use docent_testing::{TestingCluster, server};
 
 use crate::{

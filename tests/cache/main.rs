@@ -9,7 +9,7 @@ mod faults;
 mod initial;
 mod model;
 
-use docent::{CacheEvent, CachedNode, CuratorCache, Events, OpCode};
+use docent::{CacheEvent, CuratorCache, Events, OpCode, cache::CachedNode};
 use docent_testing::{
     TestingServer,
     server::{self, Version},

@@ -8,7 +8,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use docent::{CacheEvent, CacheOptions, CachedNode, CreateMode, CuratorCache, ErrorKind, Events};
+use docent::{
+    CacheEvent, CacheOptions, CreateMode, CuratorCache, ErrorKind, Events, cache::CachedNode,
+};
 use docent_testing::{
     TestingServer,
     server::{self, Version},

@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use docent::{
     Client, Config, CreateMode,
-    recipes::{
-        barriers::DistributedDoubleBarrier,
-        leader::LeaderLatch,
-        locks::StrictMutex,
-        nodes::{GroupMember, PersistentNode},
-    },
+    barriers::DistributedDoubleBarrier,
+    leader::LeaderLatch,
+    locks::StrictMutex,
+    nodes::{GroupMember, PersistentNode},
 };
 use docent_testing::TestingServer;
 use tokio::runtime::{Builder, Runtime};

@@ -10,11 +10,13 @@ use std::{
 };
 
 use docent::{
-    AddWatchMode, ByteStream, Config, Connecting, Host, Transport,
-    protocol::{
-        Encode as _, ErrorCode, EventType, KeeperState, WatcherEvent, connect::ConnectResponse,
-        frame, reply::ReplyHeader, xid,
-    },
+    AddWatchMode, Config, EventType,
+    config::Host,
+    runtime::{ByteStream, Connecting, Transport},
+    watch::KeeperState,
+};
+use docent_protocol::{
+    Encode as _, ErrorCode, WatcherEvent, connect::ConnectResponse, frame, reply::ReplyHeader, xid,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -126,7 +128,7 @@ impl AsyncWrite for Connection {
 }
 
 /// Waits for some events, and returns how long a sleep of 100 ms took beside the client.
-async fn sleep_beside_the_flood(runtime: impl docent::Runtime) -> Duration {
+async fn sleep_beside_the_flood(runtime: impl docent::runtime::Runtime) -> Duration {
     let mut timer = runtime.timer(Duration::from_millis(100));
     let config = Config::new("flood:1").unwrap().with_runtime(runtime);
     let client = config.with_transport(Flood).start();

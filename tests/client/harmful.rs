@@ -1,12 +1,10 @@
 //! Writes that would stop a server are refused, and nothing is sent. On the embedded server alone: a real one that received
 //! one of them would not start again.
 
-use docent::{
-    Client, Config, CreateMode, Error, ErrorKind, OpCode, Outcome,
-    protocol::{
-        operation::{ApplicationOperation, Create, Multi, SetData, Write},
-        request::SetDataRequest,
-    },
+use docent::{Client, Config, CreateMode, Error, ErrorKind, OpCode, Outcome};
+use docent_protocol::{
+    operation::{ApplicationOperation, Create, Multi, SetData, Write},
+    request::SetDataRequest,
 };
 
 use crate::support::fixture::Fixture;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use docent::{
-    Client, Config, CreateMode, CuratorCache, ErrorKind, InterProcessMutex, Outcome, Ttl,
-    protocol::{AddWatchMode, OpCode, operation::Read},
+    AddWatchMode, Client, Config, CreateMode, CuratorCache, ErrorKind, InterProcessMutex, OpCode,
+    Outcome, Ttl, client::Read,
 };
 use docent_testing::{
     TestingCluster, TestingServer,

@@ -2,8 +2,8 @@
 //! replaced where that is possible.
 
 use docent::{
-    AddWatchMode, Client, CreateMode, Error, ErrorKind, Outcome, WatcherType,
-    protocol::{OpCode, operation::Read},
+    AddWatchMode, Client, CreateMode, Error, ErrorKind, OpCode, Outcome, client::Read,
+    watch::WatcherType,
 };
 use docent_testing::{
     TestingServer,

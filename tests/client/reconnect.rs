@@ -7,7 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::{eventually, real::RealServer, within_deadline};
-use docent::session::{Client, Config, Connecting, Host, Transport};
+use docent::{
+    Client, Config,
+    config::Host,
+    runtime::{Connecting, Transport},
+};
 use docent::{ConnectionState, CreateMode, EventType, Watcher};
 use docent_testing::{TestingServer, tap::Tap};
 use xtask::Settings;
@@ -167,7 +171,7 @@ async fn watches_survive_reconnects_to_an_overloaded_server() {
             created.allow(docent::ErrorKind::NodeExists).await
         })
         .await;
-        let mode = docent::protocol::AddWatchMode::Persistent;
+        let mode = docent::AddWatchMode::Persistent;
         persistent.push(unthrottled(async || client.add_watch(&path(number), mode).await).await);
         let child = format!("{}/child", path(number));
         once.push(unthrottled(async || client.exists_and_watch(&child).await).await.1);

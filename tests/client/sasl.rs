@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use crate::support::{eventually, real::RealServer, within_deadline};
-use docent::{Acl, Client, Config, ConnectionState, CreateMode, ErrorKind, Perms, session::Error};
+use docent::{Acl, Client, Config, ConnectionState, CreateMode, Error, ErrorKind, Perms};
 use xtask::{Settings, TemporaryDirectory};
 
 /// The users, with passwords in each of the forms that enter the digest.

@@ -8,8 +8,9 @@ use crate::support::{
     within_deadline,
 };
 use docent::{
-    Client, Config, CreateMode, EnsembleConfig, EnsembleTracker, ErrorKind, Reconfig,
-    session::{Error, Tls, TlsOptions},
+    Client, Config, CreateMode, EnsembleTracker, Error, ErrorKind,
+    ensemble::{EnsembleConfig, Reconfig},
+    tls::{Tls, TlsOptions},
 };
 use docent_testing::{TestingCluster, TestingServer, server};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};

@@ -11,7 +11,10 @@ use std::{
 };
 
 use docent::{
-    ByteStream, Client, Config, Connecting, Host, Tcp, TcpOptions, Transport, session::TlsOptions,
+    Client, Config,
+    config::Host,
+    runtime::{ByteStream, Connecting, Tcp, TcpOptions, Transport},
+    tls::TlsOptions,
 };
 use docent_testing::{TestingServer, server};
 use rcgen::{

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use docent::{Client, CreateMode, protocol::OpCode};
+use docent::{Client, CreateMode, OpCode};
 use docent_testing::{TestingServer, fault::Fault};
 use tracing::{
     Dispatch, Event, Level, Metadata, Subscriber,

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use docent::{
-    CachedNode, Client, CreateMode, CuratorCache, DistributedAtomicInteger, DistributedAtomicLong,
-    DistributedBarrier, OpCode, Outcome,
+    Client, CreateMode, CuratorCache, DistributedAtomicInteger, DistributedAtomicLong,
+    DistributedBarrier, OpCode, Outcome, cache::CachedNode,
 };
 use docent_testing::{
     fault::Fault,

@@ -1,6 +1,6 @@
 //! Registrations over broken connections, lost replies and lost sessions.
 
-use docent::{Config, CreateMode, NodeEvent, OpCode};
+use docent::{Config, CreateMode, OpCode, nodes::NodeEvent};
 use docent_testing::fault::Fault;
 
 use super::*;

@@ -1,7 +1,6 @@
 //! Instances that another process writes while they are registered here (`ServiceDiscoveryBuilder.watchInstances`).
 
-use docent::NodeEvent;
-use docent_discovery::Events;
+use docent::{Events, nodes::NodeEvent};
 
 use super::*;
 

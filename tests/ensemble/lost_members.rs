@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::support::real::{RealEnsemble, unique_path};
 use crate::support::{eventually, within_deadline};
-use docent::protocol::AddWatchMode;
-use docent::session::{Client, Config};
+use docent::AddWatchMode;
+use docent::{Client, Config};
 use docent::{ConnectionState, CreateMode, EventType, Outcome};
 use xtask::Role;
 

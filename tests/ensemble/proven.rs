@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::ensemble::Ensemble;
 use crate::lost_members::Frozen;
 use crate::support::{eventually, within_deadline};
-use docent::{Client, InterProcessMutex, LockGuard, recipes::locks::LockOptions};
+use docent::{Client, InterProcessMutex, LockGuard, locks::LockOptions};
 
 const SYNC_LIMIT: u32 = 12;
 
@@ -143,7 +143,7 @@ async fn a_renewal_at_a_follower_that_freezes_proves_nothing() {
     eventually("a renewal", async || (renewing.metrics().connections > before).then_some(())).await;
     let Ensemble::Real(real) = &ensemble else { unreachable!() };
     let mut frozen = Some(Frozen::new(real.process_id(follower).unwrap()));
-    let mut bounds = vec![docent::Instant::ZERO; holds.len()];
+    let mut bounds = vec![docent::runtime::Instant::ZERO; holds.len()];
     let mut gone = vec![false; holds.len()];
     let mut gaps = vec![Duration::MAX; holds.len()];
     eventually("each node is deleted, or its session goes on", async || {

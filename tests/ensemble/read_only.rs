@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use crate::support::{eventually, real::RealEnsemble, within_deadline};
-use docent::recipes::locks::InterProcessMutex;
-use docent::session::{Client, Config, SessionLease};
+use docent::locks::InterProcessMutex;
+use docent::{Client, Config, session::SessionLease};
 use docent::{
-    ConnectionState, ConnectionStateErrorPolicy, CreateMode, ErrorKind, LeaderLatch, LeaderOptions,
-    Outcome,
+    ConnectionState, CreateMode, ErrorKind, LeaderLatch, LeaderOptions, Outcome,
+    leader::ConnectionStateErrorPolicy,
 };
 use docent_testing::{TestingCluster, server};
 use xtask::Settings;

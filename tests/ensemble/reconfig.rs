@@ -4,11 +4,12 @@ use crate::{
     ensemble::Ensemble,
     support::{eventually, real::RealEnsemble, within_deadline},
 };
-use docent::protocol::{
-    connect::ConnectRequest, frame, operation::SetData, request::SetDataRequest,
-};
 use docent::{
-    AddWatchMode, Client, CreateMode, Error, ErrorKind, EventType, Node, Outcome, Reconfig, Stat,
+    AddWatchMode, Client, CreateMode, Error, ErrorKind, EventType, Node, Outcome, Stat,
+    ensemble::Reconfig,
+};
+use docent_protocol::{
+    connect::ConnectRequest, frame, operation::SetData, request::SetDataRequest,
 };
 use docent_testing::{TestingCluster, server};
 use tokio::{

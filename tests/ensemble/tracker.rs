@@ -7,8 +7,8 @@ use crate::{
     support::{DEADLINE, eventually, pending_and_watches, within_deadline},
 };
 use docent::{
-    Acl, Client, Config, ConnectionState, EnsembleConfig, EnsembleTracker, ErrorKind, Host, OpCode,
-    Perms,
+    Acl, Client, Config, ConnectionState, EnsembleTracker, ErrorKind, OpCode, Perms, config::Host,
+    ensemble::EnsembleConfig,
 };
 use docent_testing::{
     TestingCluster, TestingServer,

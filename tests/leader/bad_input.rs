@@ -3,9 +3,11 @@
 use std::{ops::ControlFlow, time::Duration};
 
 use docent::{
-    Acl, AclProvider, Client, CreateMode, Error, ErrorKind, GroupMember, LeaderLatch,
-    LeaderSelector, LeadershipChange, LockOptions, NodeEvent, NodeOptions, OpCode, Perms,
-    PersistentNode, PersistentTtlNode, acl,
+    Acl, Client, CreateMode, Error, ErrorKind, GroupMember, LeaderLatch, LeaderSelector,
+    LockOptions, NodeOptions, OpCode, Perms, PersistentNode, PersistentTtlNode,
+    acl::{self, AclProvider},
+    leader::LeadershipChange,
+    nodes::NodeEvent,
 };
 use docent_testing::{TestingServer, server};
 
@@ -104,7 +106,7 @@ async fn line_breaks_are_kept_in_ids_and_refused_in_names(fixture: Fixture) {
     let selector = LeaderSelector::new(&a, &fixture.path, id).unwrap();
     let leads = selector.run(async |_| selector.leader().await.unwrap().unwrap().id);
     let term = within_deadline("the term", leads).await.unwrap();
-    assert_eq!(term, docent::Term::Completed(id.to_owned()));
+    assert_eq!(term, docent::leader::Term::Completed(id.to_owned()));
     for id in ["two\nlines", "a/b", "..", ""] {
         let error = GroupMember::join(&a, &fixture.path, id, "").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidPath, "{error}");

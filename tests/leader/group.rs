@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use docent::{Acl, CreateMode, Error, ErrorKind, Events, GroupMember, NodeEvent, OpCode, Perms};
+use docent::{
+    Acl, CreateMode, Error, ErrorKind, Events, GroupMember, OpCode, Perms, nodes::NodeEvent,
+};
 use docent_testing::{fault::Fault, tap::Record};
 
 use crate::{

@@ -7,10 +7,10 @@ use std::{
 };
 
 use docent::{
-    CloseMode, Config, ErrorKind, Events, Held, LeaderLatch, LeaderOptions, LeadershipChange,
-    LockGuard, OpCode,
-    recipes::locks::InterProcessMutex,
-    session::{Runtime, Task, Timer, Transport},
+    Config, ErrorKind, Events, LeaderLatch, LeaderOptions, LockGuard, OpCode,
+    leader::{CloseMode, LeadershipChange},
+    locks::{Held, InterProcessMutex},
+    runtime::{Runtime, Task, Timer, Transport},
 };
 use docent_testing::TestingServer;
 use tokio::{runtime::Handle, sync::oneshot};

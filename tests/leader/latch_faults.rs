@@ -1,8 +1,8 @@
 //! Latches whose nodes, requests, connections or sessions are lost. Ln: the defects of Curator in `docs/CURATOR.md`.
 
 use docent::{
-    Client, ConnectionState, ConnectionStateErrorPolicy, CreateMode, ErrorKind, Events,
-    LeaderLatch, LeaderOptions, LeadershipChange, OpCode,
+    Client, ConnectionState, CreateMode, ErrorKind, Events, LeaderLatch, LeaderOptions, OpCode,
+    leader::{ConnectionStateErrorPolicy, LeadershipChange},
 };
 use docent_testing::{
     fault::Fault,

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use docent::{
-    Client, CreateMode, ErrorKind, Events, LockOptions, NodeEvent, NodeOptions, OpCode,
-    PersistentNode, PersistentTtlNode, retry::RetryNTimes,
+    Client, CreateMode, ErrorKind, Events, LockOptions, NodeOptions, OpCode, PersistentNode,
+    PersistentTtlNode, nodes::NodeEvent, retry::RetryNTimes,
 };
 use docent_testing::{
     fault::Fault,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use docent::{CreateMode, NodeEvent, OpCode, PersistentNode};
+use docent::{CreateMode, OpCode, PersistentNode, nodes::NodeEvent};
 use docent_testing::{TestingCluster, fault::Fault, tap::Record};
 
 use crate::{

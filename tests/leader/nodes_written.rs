@@ -1,6 +1,6 @@
 //! When the data of a kept node counts as written, and what its close deletes, on both servers.
 
-use docent::{CreateMode, ErrorKind, NodeEvent, OpCode};
+use docent::{CreateMode, ErrorKind, OpCode, nodes::NodeEvent};
 use docent_testing::{fault::Fault, tap::Record};
 
 use crate::{

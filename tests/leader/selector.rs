@@ -1,6 +1,6 @@
 //! The selector. Tests ported from Curator's `TestLeaderSelector` have the Java name above them.
 
-use docent::{Client, LeaderSelector, Leadership, OpCode, Term};
+use docent::{Client, LeaderSelector, Leadership, OpCode, leader::Term};
 use docent_testing::tap::Record;
 use tokio::sync::oneshot;
 

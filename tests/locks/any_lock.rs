@@ -7,7 +7,7 @@ use std::sync::{
 
 use docent::{
     Acl, ErrorKind, Perms, acl,
-    recipes::locks::{
+    locks::{
         InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
         InterProcessSemaphoreMutex, InterProcessSemaphoreV2,
     },

@@ -6,14 +6,10 @@ use std::{
 };
 
 use docent::{
-    Client, Config,
-    protocol::OpCode,
-    recipes::{
-        Error,
-        locks::{
-            InterProcessLock, InterProcessMutex, InterProcessReadWriteLock,
-            InterProcessSemaphoreV2, LockGuard, Owner,
-        },
+    Client, Config, Error, OpCode,
+    locks::{
+        InterProcessLock, InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2,
+        LockGuard, Owner,
     },
 };
 

@@ -7,14 +7,14 @@ use std::{
 };
 
 use docent::{
-    Client, Config, ErrorKind,
-    protocol::{ErrorCode, OpCode},
-    recipes::locks::{
+    Client, Config, ErrorKind, OpCode,
+    config::WhenFull,
+    locks::{
         InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
         InterProcessSemaphoreV2, LockGuard, Owner,
     },
-    session::WhenFull,
 };
+use docent_protocol::ErrorCode;
 use docent_testing::{
     TestingCluster, TestingServer,
     fault::Fault,
@@ -42,7 +42,7 @@ async fn limited(
 }
 
 /// Sends more requests than the limit.
-fn fill(client: &Client) -> Vec<docent::session::Response<docent::session::Node>> {
+fn fill(client: &Client) -> Vec<docent::client::Response<docent::Node>> {
     (0..32).map(|_| client.get_data("/")).collect()
 }
 
@@ -71,12 +71,12 @@ async fn a_queue_that_is_full_by_default_refuses_no_clean_up() {
     let dropped = dropped.acquire().await.unwrap();
     server.stall();
     // The queue is full once a call is refused, which fails at its first poll.
-    let is_refused = |reply: docent::session::Response<_>| {
+    let is_refused = |reply: docent::client::Response<_>| {
         let mut reply = pin!(reply);
         let reply = reply.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         match reply {
             std::task::Poll::Ready(reply) => {
-                let error: docent::session::Error = reply.map(drop).unwrap_err();
+                let error: docent::Error = reply.map(drop).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::TooManyRequests);
                 true
             }
@@ -308,7 +308,7 @@ async fn a_clean_up_outlasts_a_read_only_server() {
     for guard in [writing, lease] {
         drop(guard);
     }
-    let kind = |result: Result<(), docent::recipes::Error>| result.unwrap_err().kind();
+    let kind = |result: Result<(), docent::Error>| result.unwrap_err().kind();
     assert_eq!(kind(reading.release().await), ErrorKind::NotReadOnly);
     assert_eq!(kind(both.release().await), ErrorKind::NotReadOnly);
     has_no_request(&client).await;
@@ -336,7 +336,7 @@ async fn a_forbidden_delete_is_repeated_until_it_is_allowed() {
     let operator = fixture.observer().await;
     let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
     let guard: LockGuard = mutex.acquire().await.unwrap();
-    let read_only = docent::protocol::acl::READ_ACL_UNSAFE;
+    let read_only = docent::acl::READ_ACL_UNSAFE;
     operator.set_acl(&fixture.path, read_only, None).await.unwrap();
     let error = guard.release().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoAuth);

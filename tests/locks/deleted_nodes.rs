@@ -3,9 +3,8 @@
 use std::{future::Future, pin::Pin, sync::Arc};
 
 use docent::{
-    Client, Config, CreateMode, ErrorKind,
-    protocol::{Acl, OpCode, Perms, acl},
-    recipes::locks::{
+    Acl, Client, Config, CreateMode, ErrorKind, OpCode, Perms, acl,
+    locks::{
         InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
         InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockGuard, Owner,
     },
@@ -386,7 +385,7 @@ async fn a_removed_watch_is_set_again(fixture: Fixture) {
     watch(&fixture, &client, &guard).await;
     let path = guard.lock_path().to_owned();
     let before = fixture.tap.len();
-    client.remove_watches(&path, docent::protocol::WatcherType::Any).await.unwrap();
+    client.remove_watches(&path, docent::watch::WatcherType::Any).await.unwrap();
     eventually("the watch", async || {
         (reads(&fixture, before, &path) == 1 && pending_and_watches(&client) == (0, 1))
             .then_some(())

@@ -6,9 +6,8 @@
 use std::{pin::pin, sync::Arc, task::Poll};
 
 use docent::{
-    Acl, CreateMode, ErrorKind, Perms,
-    protocol::OpCode,
-    recipes::locks::{InterProcessMutex, InterProcessReadWriteLock, LockInternalsDriver, LockNode},
+    Acl, CreateMode, ErrorKind, OpCode, Perms,
+    locks::{InterProcessMutex, InterProcessReadWriteLock, LockInternalsDriver, LockNode},
 };
 use docent_testing::fault::Fault;
 use docent_testing::tap::Record;

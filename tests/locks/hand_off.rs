@@ -1,6 +1,6 @@
 //! A hand-off wakes exactly one waiter.
 
-use docent::{Config, EventType, protocol::OpCode};
+use docent::{Config, EventType, OpCode};
 
 use crate::{
     Fixture, ms, mutex,

@@ -7,8 +7,8 @@ use std::{sync::Arc, time::Duration};
 
 use docent::{
     Client, Config, ConnectionState,
-    recipes::locks::{InterProcessMutex, InterProcessSemaphoreV2, LockOptions},
-    session::retry::RetryNTimes,
+    locks::{InterProcessMutex, InterProcessSemaphoreV2, LockOptions},
+    retry::RetryNTimes,
 };
 use docent_testing::{TestingServer, server};
 use tokio::time::timeout;

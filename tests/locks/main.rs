@@ -36,8 +36,8 @@ use std::time::Duration;
 
 use docent::{
     Client,
-    recipes::locks::{InterProcessMutex, LockOptions},
-    session::retry::RetryNTimes,
+    locks::{InterProcessMutex, LockOptions},
+    retry::RetryNTimes,
 };
 use support::{fixture::Fixture, ms};
 

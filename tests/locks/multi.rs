@@ -3,9 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use docent::{
-    CreateMode, ErrorKind,
-    protocol::OpCode,
-    recipes::locks::{InterProcessMultiLock, InterProcessMutex, Owner},
+    CreateMode, ErrorKind, OpCode,
+    locks::{InterProcessMultiLock, InterProcessMutex, Owner},
 };
 use docent_testing::fault::Fault;
 
@@ -237,18 +236,12 @@ async fn an_owner_reenters_locks_held_outside_the_multi_lock(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let paths = paths(&fixture);
     let owner = Owner::new();
-    let pair = docent::recipes::locks::InterProcessReadWriteLock::with_options(
-        &client,
-        &paths[0],
-        options(),
-    )
-    .unwrap();
-    let once = docent::recipes::locks::InterProcessSemaphoreMutex::with_options(
-        &client,
-        &paths[1],
-        options(),
-    )
-    .unwrap();
+    let pair =
+        docent::locks::InterProcessReadWriteLock::with_options(&client, &paths[0], options())
+            .unwrap();
+    let once =
+        docent::locks::InterProcessSemaphoreMutex::with_options(&client, &paths[1], options())
+            .unwrap();
     let inner = InterProcessMultiLock::from_locks(vec![Arc::new(pair.read_lock().clone())]);
     let lock = InterProcessMultiLock::from_locks(vec![
         Arc::new(pair.write_lock().clone()),

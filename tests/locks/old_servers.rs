@@ -10,17 +10,14 @@ use std::{
 };
 
 use docent::{
-    Client, CreateMode,
-    protocol::OpCode,
-    recipes::{
-        cache::CuratorCache,
-        locks::{
-            InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2, LockOptions,
-            Owner, Revoker,
-        },
-        shared::{SharedCount, SharedValue},
+    Client, CreateMode, OpCode,
+    cache::CuratorCache,
+    locks::{
+        InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2, LockOptions, Owner,
+        Revoker,
     },
-    session::retry::RetryNTimes,
+    retry::RetryNTimes,
+    shared::{SharedCount, SharedValue},
 };
 use docent_testing::{
     TestingServer,

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use docent::{
-    Client, Config, CreateMode, ErrorKind,
-    protocol::{Acl, OpCode, acl},
-    recipes::{AclProvider, Error, create_protected, create_protected_with, locks::LockOptions},
+    Acl, Client, Config, CreateMode, Error, ErrorKind, OpCode,
+    acl::{self, AclProvider},
+    create_protected,
+    locks::LockOptions,
+    nodes::create_protected_with,
 };
 use docent_testing::{
     TestingServer,
@@ -274,7 +276,7 @@ async fn the_clean_up_of_a_protected_create_is_repeated() {
     let is_ok = |r: &Record| matches!(r.what, What::Reply { err, .. } if err.is_ok());
     let is_deleted = |r: &Record| r.is_reply(OpCode::Delete) && is_ok(r);
     fixture.tap.wait_for(DEADLINE, is_deleted).await.unwrap();
-    let throttled = |r: &Record| matches!(r.what, What::Reply { err, .. } if err == docent::protocol::ErrorCode::ThrottledOp);
+    let throttled = |r: &Record| matches!(r.what, What::Reply { err, .. } if err == docent_protocol::ErrorCode::ThrottledOp);
     assert_eq!(fixture.tap.trace().iter().filter(|record| throttled(record)).count(), 4);
     fixture.children(&fixture.path, 0).await;
     eventually("the end of the client", async || server.session_ids().is_empty().then_some(()))

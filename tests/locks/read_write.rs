@@ -6,9 +6,8 @@ use std::{
 };
 
 use docent::{
-    Client,
-    protocol::OpCode,
-    recipes::locks::{InterProcessReadWriteLock, Owner},
+    Client, OpCode,
+    locks::{InterProcessReadWriteLock, Owner},
 };
 use docent_testing::{fault::Fault, tap::Record};
 

@@ -1,12 +1,9 @@
 //! Refusals that no retry changes: an ACL that forbids a step, or a parent that is missing.
 
 use docent::{
-    CreateMode, ErrorKind,
-    protocol::{OpCode, Perms},
-    recipes::{
-        create_protected_with,
-        locks::{InterProcessMutex, InterProcessSemaphoreV2},
-    },
+    CreateMode, ErrorKind, OpCode, Perms,
+    locks::{InterProcessMutex, InterProcessSemaphoreV2},
+    nodes::create_protected_with,
 };
 use docent_testing::{fault::Fault, tap::Record};
 

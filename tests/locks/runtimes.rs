@@ -11,12 +11,9 @@ use std::{
 };
 
 use docent::{
-    Client, Config, ErrorKind,
-    protocol::OpCode,
-    recipes::{
-        locks::{InterProcessMultiLock, InterProcessMutex, InterProcessSemaphoreV2, LockGuard},
-        shared::SharedValue,
-    },
+    Client, Config, ErrorKind, OpCode,
+    locks::{InterProcessMultiLock, InterProcessMutex, InterProcessSemaphoreV2, LockGuard},
+    shared::SharedValue,
 };
 use docent_testing::{TestingServer, fault::Fault, server, tap::Tap};
 use tokio::runtime::Runtime;

@@ -1,12 +1,9 @@
 //! The semaphore. Source: `TestInterProcessSemaphore`; N1 and N6 in `docs/CURATOR.md`.
 
 use docent::{
-    Client, ErrorKind,
-    protocol::OpCode,
-    recipes::{
-        locks::{InterProcessSemaphoreV2, LockGuard},
-        shared::SharedCount,
-    },
+    Client, ErrorKind, OpCode,
+    locks::{InterProcessSemaphoreV2, LockGuard},
+    shared::SharedCount,
 };
 use docent_testing::fault::{Action, Fault};
 

@@ -10,10 +10,10 @@ use std::{
 };
 
 use docent::{
-    Client, Config, ErrorKind,
-    protocol::OpCode,
-    recipes::locks::{InterProcessMutex, InterProcessReadWriteLock, LockOptions, Owner},
-    session::{Clock, retry::RetryNTimes},
+    Client, Config, ErrorKind, OpCode,
+    locks::{InterProcessMutex, InterProcessReadWriteLock, LockOptions, Owner},
+    retry::RetryNTimes,
+    runtime::Clock,
 };
 use docent_testing::{
     fault::Fault,

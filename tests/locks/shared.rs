@@ -1,15 +1,10 @@
 //! Shared values. Source: those tests of `TestSharedCount` and `TestSharedValue` that the semaphore depends on.
 
 use docent::{
-    Client, Config, CreateMode, ErrorKind,
-    protocol::{
-        OpCode,
-        acl::{CREATOR_ALL_ACL, OPEN_ACL_UNSAFE},
-    },
-    recipes::{
-        locks::InterProcessSemaphoreV2,
-        shared::{SharedCount, SharedValue, count_of},
-    },
+    Client, Config, CreateMode, ErrorKind, OpCode,
+    acl::{CREATOR_ALL_ACL, OPEN_ACL_UNSAFE},
+    locks::InterProcessSemaphoreV2,
+    shared::{SharedCount, SharedValue, count_of},
 };
 use docent_testing::fault::Fault;
 

@@ -6,12 +6,9 @@ use std::sync::{
 };
 
 use docent::{
-    Client, CreateMode, ErrorKind,
-    protocol::{Acl, OpCode, Perms, acl},
-    recipes::{
-        create_protected_with,
-        locks::{InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2, Owner},
-    },
+    Acl, Client, CreateMode, ErrorKind, OpCode, Perms, acl,
+    locks::{InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2, Owner},
+    nodes::create_protected_with,
 };
 use docent_testing::{TestingCluster, TestingServer, fault::Fault, tap::TapClient};
 use tokio::{
@@ -365,7 +362,7 @@ async fn an_existing_node_of_an_earlier_session_is_created_anew() {
         let (client, path) = (client.clone(), path.clone());
         tokio::spawn(async move {
             // One for the lost reply, and one for the search that ends with the session.
-            let policy = docent::session::retry::RetryNTimes::new(2, ms(100));
+            let policy = docent::retry::RetryNTimes::new(2, ms(100));
             let options = no_retries().with_retry_policy(policy);
             create_protected_with(&client, &path, b"", CreateMode::Ephemeral, &options).await
         })

@@ -4,10 +4,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::support::{eventually, traced::Traced, within_deadline};
 use docent::{
-    Client,
-    protocol::OpCode,
-    recipes::locks::{InterProcessMutex, LockOptions},
-    session::retry::RetryNTimes,
+    Client, OpCode,
+    locks::{InterProcessMutex, LockOptions},
+    retry::RetryNTimes,
 };
 use docent_testing::{TestingServer, fault::Fault};
 use tracing::Level;

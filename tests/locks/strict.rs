@@ -8,9 +8,7 @@ use std::{
     time::Instant,
 };
 
-use docent::{
-    Client, CreateMode, ErrorKind, StrictMutex, protocol::OpCode, recipes::locks::LockGuard,
-};
+use docent::{Client, CreateMode, ErrorKind, OpCode, StrictMutex, locks::LockGuard};
 use docent_testing::fault::Fault;
 
 use crate::{

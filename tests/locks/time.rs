@@ -5,13 +5,11 @@ use std::{sync::Arc, task::Poll, time::Duration};
 
 use docent::{
     CreateMode, ErrorKind, LeaderSelector,
-    recipes::{
-        create_protected_with,
-        locks::{
-            InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-            InterProcessSemaphoreMutex, InterProcessSemaphoreV2, Owner, Revoker, StrictMutex,
-        },
+    locks::{
+        InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
+        InterProcessSemaphoreMutex, InterProcessSemaphoreV2, Owner, Revoker, StrictMutex,
     },
+    nodes::create_protected_with,
 };
 use tokio::time::{Instant, sleep};
 
@@ -306,8 +304,8 @@ async fn the_longest_timeout_never_elapses() {
     let leases = semaphore.acquire_many_timeout(2, Duration::MAX).await.unwrap().unwrap();
     assert_eq!(leases.len(), 2);
     // A policy with a pause of `Duration::MAX`.
-    let patient = docent::session::retry::RetryNTimes::new(3, Duration::MAX);
-    let options = docent::recipes::locks::LockOptions::default().with_retry_policy(patient);
+    let patient = docent::retry::RetryNTimes::new(3, Duration::MAX);
+    let options = docent::locks::LockOptions::default().with_retry_policy(patient);
     let mutex = InterProcessMutex::with_options(&client, "/patient", options).unwrap();
     assert!(mutex.acquire_timeout(ms(10)).await.unwrap().is_some());
 }
@@ -324,7 +322,7 @@ async fn a_holder_stays_revocable_when_its_reads_fail() {
         mutex.make_revocable(move || revoke.send(()).unwrap());
         let guard = mutex.acquire().await.unwrap();
         let other = in_process::config(&server).connect().await.unwrap();
-        let policy = docent::session::retry::RetryNTimes::new(100, ms(100));
+        let policy = docent::retry::RetryNTimes::new(100, ms(100));
         for round in 0..3 {
             // Not the revocation message, so the listener only renews the watch, which fails.
             let before = server.machine(|machine, _| machine.last_zxid());

@@ -4,9 +4,7 @@ use std::{future::Future, pin::pin, sync::Arc, task::Context, task::Waker};
 
 use docent::{
     Client, ConnectionState,
-    recipes::locks::{
-        InterProcessLock, InterProcessMultiLock, InterProcessMutex, LockGuard, Owner,
-    },
+    locks::{InterProcessLock, InterProcessMultiLock, InterProcessMutex, LockGuard, Owner},
 };
 
 use crate::{
@@ -119,10 +117,10 @@ async fn a_token_belongs_to_its_guard_and_not_to_the_owners_other_guards(fixture
 }
 
 /// A lock that stores the token of its last guard.
-struct TokenStore(InterProcessMutex, std::sync::Mutex<Option<docent::CancellationToken>>);
+struct TokenStore(InterProcessMutex, std::sync::Mutex<Option<docent::locks::CancellationToken>>);
 
 impl InterProcessLock for TokenStore {
-    fn acquire(&self) -> docent::recipes::locks::LockFuture<'_, LockGuard> {
+    fn acquire(&self) -> docent::locks::LockFuture<'_, LockGuard> {
         Box::pin(async {
             let guard = self.0.acquire().await?;
             *self.1.lock().unwrap() = Some(guard.cancellation_token());
@@ -133,7 +131,7 @@ impl InterProcessLock for TokenStore {
     fn acquire_timeout(
         &self,
         _wait: std::time::Duration,
-    ) -> docent::recipes::locks::LockFuture<'_, Option<LockGuard>> {
+    ) -> docent::locks::LockFuture<'_, Option<LockGuard>> {
         Box::pin(async { self.acquire().await.map(Some) })
     }
 

@@ -1,6 +1,6 @@
 //! The watches of a lock object: one for each watched node, for any number of waiters.
 
-use docent::{EventType, protocol::OpCode, recipes::locks::InterProcessReadWriteLock};
+use docent::{EventType, OpCode, locks::InterProcessReadWriteLock};
 
 use crate::{
     Fixture, ms, mutex, options,

@@ -11,16 +11,9 @@ use syn::{
     Visibility,
 };
 
-use crate::support::real::skip;
+use xtask::workspace::LIBRARIES;
 
-const LIBRARIES: [&str; 6] = [
-    "docent",
-    "docent-discovery",
-    "docent-protocol",
-    "docent-recipes",
-    "docent-session",
-    "docent-testing",
-];
+use crate::support::real::skip;
 
 /// Requires C headers, without which `cargo xtask test` does not build it.
 const GSSAPI: &str = "docent-gssapi";
@@ -191,7 +184,7 @@ impl Api {
                     );
                 }
                 Item::Use(import) => {
-                    let is_public = is_public(&import.vis);
+                    let is_public = is_public(&import.vis) && !is_hidden(&import.attrs);
                     imports(&import.tree, &mut Vec::new(), is_public, &mut module.imports);
                 }
                 _ => {}
@@ -273,7 +266,7 @@ impl Api {
     }
 
     fn export_item(&mut self, module: ModulePath, original: String, shown: String) {
-        let items = &self.modules[&module].items;
+        let items = self.modules[&module].items.iter().filter(|item| is_exported(item));
         // A type and a function, or a macro, may share a name.
         let mut lines = Vec::new();
         for item in items.iter().filter(|item| name(item).is_some_and(|name| name == original)) {

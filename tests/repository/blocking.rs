@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-fn lines(library: &str) -> Vec<String> {
+pub(crate) fn lines(library: &str) -> Vec<String> {
     let path = xtask::workspace::root().join(format!("docs/api/{library}.txt"));
     fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect()
 }

@@ -10,4 +10,5 @@ mod examples;
 mod guide;
 #[cfg(unix)]
 mod leader_example;
+mod names;
 mod tidy;

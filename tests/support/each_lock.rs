@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use docent::{
     Client,
-    recipes::locks::{
+    locks::{
         InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
         InterProcessSemaphoreMutex, LockOptions,
     },

@@ -4,9 +4,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use docent::{
-    Acl, Client, Config, CreateMode, ErrorKind,
+    Acl, Client, Config, CreateMode, ErrorKind, OpCode,
     acl::{self, Perms},
-    protocol::OpCode,
 };
 use docent_testing::{
     TestingServer, server,

@@ -3,8 +3,9 @@
 use std::{fmt, io, sync::Arc, time::Duration};
 
 use docent::{
-    Client, Clock, Config,
-    session::{Connecting, Host, Transport},
+    Client, Config,
+    config::Host,
+    runtime::{Clock, Connecting, Transport},
 };
 use docent_testing::TestingServer;
 

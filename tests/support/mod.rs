@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use docent::{
     Client, ConnectionState, Error,
-    recipes::locks::{InterProcessLock, LockGuard},
+    locks::{InterProcessLock, LockGuard},
 };
 use docent_testing::tap::TapClient;
 use tokio::task::JoinHandle;

@@ -32,8 +32,8 @@ use std::{
 };
 
 use docent::{
-    Client, Config, CreateMode, ErrorKind, EventType, InterProcessMutex, LockOptions, Response,
-    Watcher,
+    Client, Config, CreateMode, ErrorKind, EventType, InterProcessMutex, LockOptions, Watcher,
+    client::Response,
 };
 use measure::{Arguments, SAMPLED, Timed, fail, must, sample};
 use tokio::{runtime, task::JoinSet};

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use docent::{CacheEvent, CacheOptions, CachedNode, CuratorCache, Events};
+use docent::{CacheEvent, CacheOptions, CuratorCache, Events, cache::CachedNode};
 
 use super::{
     Answer, Failure, Object, Peer, Reply, done, gzip, has, list,

@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use docent::{ConnectionStateErrorPolicy, retry::RetryNTimes};
+use docent::{leader::ConnectionStateErrorPolicy, retry::RetryNTimes};
 
 pub(super) const USAGE: &str = "CONNECT [SESSION_MS [RETRIES [FLAGS | SLEEP_MS [standard|session]]]], \
      FLAGS: none, or lazy, tracker or kept, separated by commas";

@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use docent::{
-    AtomicOptions, AtomicStats, AtomicValue, DistributedAtomicInteger, DistributedAtomicLong,
-    DistributedAtomicValue, DistributedBarrier, DistributedDoubleBarrier, PromotedToLock,
+    AtomicOptions, DistributedAtomicInteger, DistributedAtomicLong, DistributedAtomicValue,
+    DistributedBarrier, DistributedDoubleBarrier,
+    atomic::{AtomicStats, AtomicValue, PromotedToLock},
     retry::RetryNTimes,
 };
 

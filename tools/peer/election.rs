@@ -12,8 +12,8 @@ use std::{
 };
 
 use docent::{
-    CloseMode, ErrorKind, Events, LeaderLatch, LeaderSelector, Leadership, LeadershipChange,
-    Participant,
+    ErrorKind, Events, LeaderLatch, LeaderSelector, Leadership,
+    leader::{CloseMode, LeadershipChange, Participant},
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},

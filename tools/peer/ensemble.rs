@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use docent::{Client, Reconfig};
+use docent::{Client, ensemble::Reconfig};
 
 use super::{Answer, Failure, Peer, node_operations::bytes_token};
 

@@ -3,8 +3,8 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use docent::{
-    CreateMode, Error, Events, GroupMember, NodeEvent, NodeOptions, PersistentNode,
-    PersistentTtlNode,
+    CreateMode, Error, Events, GroupMember, NodeOptions, PersistentNode, PersistentTtlNode,
+    nodes::NodeEvent,
 };
 use tokio::time::timeout;
 

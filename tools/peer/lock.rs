@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use docent::{
-    Client, Error, Instant, InterProcessMutex, InterProcessSemaphoreMutex, InterProcessSemaphoreV2,
+    Client, Error, InterProcessMutex, InterProcessSemaphoreMutex, InterProcessSemaphoreV2,
     LeaderLatch, LeaderOptions, Leadership, LockGuard, Owner, StrictMutex, Transaction,
+    runtime::Instant,
 };
 use tokio::time::timeout;
 

@@ -38,8 +38,8 @@ use std::{
 
 use command_line::{CommandLine, Tracking};
 use docent::{
-    Client, Config, ConnectionStateErrorPolicy, EnsembleTracker, Error, LeaderOptions, LockGuard,
-    LockOptions, retry::RetryNTimes,
+    Client, Config, EnsembleTracker, Error, LeaderOptions, LockGuard, LockOptions,
+    leader::ConnectionStateErrorPolicy, retry::RetryNTimes,
 };
 use kept::{Kept, NodeObject};
 use output::{answer, say};

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use docent::{Acl, Client, CreateMode, ErrorKind, Perms, WatcherType, acl};
+use docent::{Acl, Client, CreateMode, ErrorKind, Perms, acl, watch::WatcherType};
 
 use super::{Answer, Failure, done, gzip, kept::mode};
 

@@ -4,8 +4,8 @@ use std::process::{Command, ExitCode};
 
 use xtask::Result;
 
-use crate::{deny, packages, report::Report, sim};
-use xtask::workspace::{cargo_with, is_ci, root};
+use crate::{deny, packages, report::Report, semver, sim};
+use xtask::workspace::{LIBRARIES, cargo, is_ci, root};
 
 /// Runs every check, also after one has failed.
 pub(crate) fn run() -> Result<ExitCode> {
@@ -18,6 +18,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         }
     }
     deny::run(&mut report)?;
+    semver::run(&mut report)?;
     if let Err(reason) = kerberos {
         report.skip(packages::GSSAPI, &reason.to_string());
     }
@@ -74,14 +75,26 @@ fn lints(has_gssapi: bool) -> Command {
     command
 }
 
+/// `cargo xtask package`: builds each published crate from its own archive, with the archives of the others.
+pub(crate) fn package() -> Result<ExitCode> {
+    let mut command = cargo_with(&["package", "--locked"]);
+    let gssapi = match packages::kerberos() {
+        Ok(()) => Some(packages::GSSAPI),
+        Err(reason) => {
+            println!("SKIPPED: {}: {reason}", packages::GSSAPI);
+            None
+        }
+    };
+    let names = LIBRARIES.into_iter().chain(["docent-cli"]).chain(gssapi);
+    command.args(names.flat_map(|name| ["--package", name]));
+    Ok(if command.status()?.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The pages as docs.rs builds them: each item with the feature that it needs, which takes an unstable feature of rustdoc.
 fn documentation(has_gssapi: bool) -> Command {
-    // Libraries only: the program `docent` would overwrite the pages of the library `docent`.
-    let features = "docent/blocking,docent/tls,docent/sasl,docent/stream";
-    let mut command =
-        cargo_with(&["doc", "--workspace", "--no-deps", "--lib", "--features", features]);
-    if !has_gssapi {
-        command.args(["--exclude", packages::GSSAPI]);
-    }
-    command.env("RUSTDOCFLAGS", "-Dwarnings");
+    let mut command = cargo_with(&["doc", "--no-deps", "--lib", "--all-features"]);
+    let gssapi = has_gssapi.then_some(packages::GSSAPI);
+    command.args(LIBRARIES.into_iter().chain(gssapi).flat_map(|library| ["--package", library]));
+    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTDOCFLAGS", "-Dwarnings --cfg docsrs");
     command
 }

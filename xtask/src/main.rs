@@ -11,6 +11,7 @@ mod guide;
 mod mutants;
 mod packages;
 mod report;
+mod semver;
 mod server;
 mod sim;
 mod summary;
@@ -34,6 +35,7 @@ usage: cargo xtask COMMAND
                             docs/LOCK-SERVICES.md; --fault NAME --service SERVICE [--rounds N]: one fault
   api                       write the lists of the public API, docs/api, which a test compares
   guide                     record the diagrams of docs/guide and build the book (with mdbook)
+  package                   build each published crate from its own archive
   mutants [FILES]           test the tests: run them against changed files, by default those of the
                             core (hours); installs cargo-mutants; exceptions in .cargo/mutants.toml
   sim [OPTIONS]             simulate clients, servers and faults in virtual time (docs/SIMULATION.md);
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Some(("bench-locks", rest)) => bench::run_locks(rest),
         Some(("check", [])) => check::run(),
         Some(("guide", rest)) => guide::run(rest),
+        Some(("package", [])) => check::package(),
         Some(("mutants", rest)) => mutants::run(rest),
         Some(("test", rest)) => test::run(rest),
         Some(("server", rest)) => server::run(rest),

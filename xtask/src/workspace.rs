@@ -7,6 +7,16 @@ use std::process::{Command, Stdio};
 
 use crate::Result;
 
+/// The library crates that are published and need no C headers to build.
+pub const LIBRARIES: [&str; 6] = [
+    "docent",
+    "docent-discovery",
+    "docent-protocol",
+    "docent-recipes",
+    "docent-session",
+    "docent-testing",
+];
+
 /// Returns the root of the source tree that this program was built from.
 #[must_use]
 pub fn root() -> PathBuf {

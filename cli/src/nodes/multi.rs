@@ -3,7 +3,7 @@
 use std::io::{self, BufRead as _};
 
 use clap::Args;
-use docent::{Client, CreateMode, Error, session::TransactionResult};
+use docent::{Client, CreateMode, Error, TransactionResult};
 use serde_json::json;
 
 use super::{path_object, validate_new_path};

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::Args;
-use docent::{Client, Error, ErrorKind, Outcome, session::Node};
+use docent::{Client, Error, ErrorKind, Node, Outcome};
 
 use super::{Hidden, list_tree, path_object, stat_json, stat_lines, validate_path};
 use crate::{

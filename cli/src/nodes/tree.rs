@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use clap::Args;
-use docent::{CacheEvent, CacheOptions, CachedNode, Client, CuratorCache, Events};
+use docent::{CacheEvent, CacheOptions, Client, CuratorCache, Events, cache::CachedNode};
 use docent::{Error, ErrorKind, Outcome};
 use serde_json::json;
 

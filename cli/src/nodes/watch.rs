@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use docent::{Client, EventType, protocol::AddWatchMode};
+use docent::{AddWatchMode, Client, EventType};
 use serde_json::json;
 
 use super::{path_object, validate_path, within};

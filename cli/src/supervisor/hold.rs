@@ -3,8 +3,8 @@
 use std::{ffi::OsString, future::pending, sync::Arc, time::Duration};
 
 use docent::{
-    Client, ConnectionState, EventType, Held, Latest,
-    session::{Instant, OnDrop, SessionClaim},
+    Client, ConnectionState, EventType, Latest, locks::Held, runtime::Instant,
+    session::SessionClaim, watch::OnDrop,
 };
 use rustix::process::{Signal, WaitOptions, getpid, kill_process, waitpid};
 use tokio::{

@@ -29,7 +29,7 @@ use std::{
 };
 
 use clap::Args;
-use docent::{Client, ConnectionState, ErrorKind, Held};
+use docent::{Client, ConnectionState, ErrorKind, locks::Held};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::{
     sync::Notify,

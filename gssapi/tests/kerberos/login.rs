@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use docent_gssapi::{Gssapi, GssapiErrorKind};
 use docent_protocol::{Acl, CreateMode, EventType, Perms};
-use docent_session::{ConnectionState, ErrorKind, SaslMechanism as _};
+use docent_session::{ConnectionState, ErrorKind, sasl::SaslMechanism as _};
 use xtask::Settings;
 
 use crate::support::{

@@ -71,6 +71,8 @@ impl<'a, T> List<'a, T> {
 
     /// Size of each element on the wire, in bytes, if the list was decoded and all its elements are known to
     /// have the same size. Only lists of texts are checked for that.
+    // Public for docent-session, which keeps the names of children in their reply.
+    #[doc(hidden)]
     #[must_use]
     pub fn element_size(&self) -> Option<usize> {
         match self.0 {

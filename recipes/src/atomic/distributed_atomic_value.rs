@@ -4,8 +4,9 @@ use std::fmt;
 
 use bytes::Bytes;
 use docent_session::{
-    Client, Error, Instant, Node,
+    Client, Error, Node,
     retry::{RetryLoop, RetryPolicy},
+    runtime::Instant,
 };
 use tracing::debug;
 

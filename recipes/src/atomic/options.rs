@@ -10,7 +10,7 @@ use crate::options::LockOptions;
 ///
 /// ```
 /// use std::time::Duration;
-/// use docent::{AtomicOptions, PromotedToLock, retry::RetryNTimes};
+/// use docent::{AtomicOptions, atomic::PromotedToLock, retry::RetryNTimes};
 ///
 /// let lock = PromotedToLock::new("/counter-lock").with_timeout(Duration::from_secs(10));
 /// let options = AtomicOptions::default()

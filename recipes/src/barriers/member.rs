@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use docent_protocol::CreateMode;
-use docent_session::{Children, Client, Error, ErrorKind, Outcome, Runtime};
+use docent_session::{Children, Client, Error, ErrorKind, Outcome, runtime::Runtime};
 use tracing::debug;
 
 use super::persistently::{is_transient, persistently};

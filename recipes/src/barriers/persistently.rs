@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use docent_session::{Client, Error, ErrorKind, OnDrop, Watcher};
+use docent_session::{Client, Error, ErrorKind, Watcher, watch::OnDrop};
 use tracing::debug;
 
 use crate::{create::lacks_3_5_operations, persistent_retry::pause, select::select, timer};

@@ -1,6 +1,6 @@
 //! An event of a cache.
 
-use docent_session::{Error, NodePath};
+use docent_session::{Error, watch::NodePath};
 
 use super::node::CachedNode;
 

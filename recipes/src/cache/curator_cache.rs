@@ -3,7 +3,7 @@
 use std::{fmt, future::Future, sync::Arc};
 
 use docent_protocol::path as paths;
-use docent_session::{Client, Error, ErrorKind, Events, NodePath};
+use docent_session::{Client, Error, ErrorKind, Events, watch::NodePath};
 use tokio_util::sync::CancellationToken;
 
 use super::{

@@ -21,8 +21,9 @@ use std::{
 
 use docent_protocol::{AddWatchMode, OpCode, Stat};
 use docent_session::{
-    Children, Client, ConnectionState, Error, Events, Node, Response, StateEvent,
-    TransactionResponse, WatchResponse, WatchedEvent, Watcher,
+    Children, Client, ConnectionState, Error, Events, Node, WatchedEvent, Watcher,
+    client::{Response, TransactionResponse, WatchResponse},
+    session::StateEvent,
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tracing::debug;

@@ -38,7 +38,7 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// use docent::{LeaderSelector, Term};
+/// use docent::{LeaderSelector, leader::Term};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

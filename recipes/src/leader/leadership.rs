@@ -2,11 +2,11 @@
 
 use std::{fmt, sync::Arc};
 
-use docent_session::{Instant, Transaction};
+use docent_session::{Transaction, runtime::Instant};
 
 use crate::{
-    CancellationToken, Error,
-    locks::{hold::Hold, holds::Holds},
+    Error,
+    locks::{CancellationToken, hold::Hold, holds::Holds},
 };
 
 /// A leadership: a time in which this participant leads. It has the methods of a

@@ -13,7 +13,7 @@ pub enum ConnectionStateErrorPolicy {
     #[default]
     Standard,
     /// A leadership survives a loss of the connection, until the deadline of its session's
-    /// [lease](docent_session::SessionLease). Curator counts a whole session timeout from SUSPENDED instead, and leads on
+    /// [lease](docent_session::session::SessionLease). Curator counts a whole session timeout from SUSPENDED instead, and leads on
     /// beside the next leader (L23 in `docs/CURATOR.md`). Source: `SessionConnectionStateErrorPolicy`.
     Session,
 }
@@ -34,7 +34,7 @@ pub enum CloseMode {
 /// Options of an election: those of the nodes, which are those of a lock, and those of the leadership.
 ///
 /// ```
-/// use docent::{ConnectionStateErrorPolicy, LeaderOptions};
+/// use docent::{LeaderOptions, leader::ConnectionStateErrorPolicy};
 ///
 /// let options = LeaderOptions::default().with_error_policy(ConnectionStateErrorPolicy::Session);
 /// # drop(options);

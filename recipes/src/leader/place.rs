@@ -7,7 +7,7 @@ use std::{
 };
 
 use docent_protocol::EventType;
-use docent_session::{Children, ErrorKind, SessionClaim, Watcher, retry::RetryLoop};
+use docent_session::{Children, ErrorKind, Watcher, retry::RetryLoop, session::SessionClaim};
 use tokio::sync::watch;
 
 use super::{

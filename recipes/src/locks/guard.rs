@@ -2,10 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use docent_session::{Instant, Transaction};
+use docent_session::{Transaction, runtime::Instant};
 
 use super::{hold::Hold, holds::Holds};
-use crate::{CancellationToken, Error};
+use crate::{Error, locks::CancellationToken};
 
 /// A held lock of any kind: a mutex, a read or write lock, a lease of a semaphore, or several locks at once.
 ///
@@ -141,7 +141,7 @@ impl LockGuard {
     /// known to be lost, the last answered request is recent enough, and the lock node is not known to be deleted. Once
     /// false, it stays false. Sends nothing.
     ///
-    /// Best effort: see [above](Self#what-a-guard-guarantees), and [`SessionLease`](docent_session::SessionLease).
+    /// Best effort: see [above](Self#what-a-guard-guarantees), and [`SessionLease`](docent_session::session::SessionLease).
     ///
     /// **Without a watch, a deletion of the lock node by another client is not seen: this stays true.** The watch is set
     /// by [`lost`](Self::lost), by [`cancellation_token`](Self::cancellation_token), and by the acquire of a
@@ -170,7 +170,7 @@ impl LockGuard {
     /// lock node is known to be deleted.
     ///
     /// It is sound under these assumptions: the rates of the clocks of this process and of the servers differ by less than
-    /// 1 %; this clock counts the time of a suspension (the [default clock](docent_session::Clock::system) does; that of a
+    /// 1 %; this clock counts the time of a suspension (the [default clock](docent_session::runtime::Clock::system) does; that of a
     /// frozen virtual machine does not); all servers grant the same session timeout; the servers keep all writes that a majority
     /// has acknowledged; no other client deletes the node, or closes the session. It bounds what this process assumes,
     /// not the arrival of its requests: only a [`fencing_token`](Self::fencing_token) stops a late write.

@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use docent_session::{Client, Instant, SessionClaim, retry::RetryPolicy};
+use docent_session::{Client, retry::RetryPolicy, runtime::Instant, session::SessionClaim};
 use tokio::sync::OnceCell;
 use tracing::trace;
 

@@ -10,7 +10,7 @@ use std::{
     task::Poll,
 };
 
-use docent_session::{Instant, Transaction};
+use docent_session::{Transaction, runtime::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::hold::Hold;
@@ -88,7 +88,7 @@ impl Holds {
         }
     }
 
-    pub(crate) fn cancellation_token(&self) -> crate::CancellationToken {
+    pub(crate) fn cancellation_token(&self) -> crate::locks::CancellationToken {
         let watched = || {
             let token = CancellationToken::new();
             let Some(first) = self.all.first() else {
@@ -105,7 +105,7 @@ impl Holds {
             }));
             token
         };
-        crate::CancellationToken(self.token.get_or_init(watched).clone())
+        crate::locks::CancellationToken(self.token.get_or_init(watched).clone())
     }
 
     pub(crate) async fn fencing_token(&self) -> Result<i64, Error> {

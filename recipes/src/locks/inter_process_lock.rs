@@ -2,7 +2,7 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
-use docent_session::Clock;
+use docent_session::runtime::Clock;
 
 use super::{LockGuard, Owner};
 use crate::Error;

@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
-use docent_session::{Client, Clock};
+use docent_session::{Client, runtime::Clock};
 
 use super::{InterProcessLock, InterProcessMutex, LockFuture, LockGuard, LockOptions, Owner};
 use crate::{Error, deadline::STEP_GRACE, error, timer};

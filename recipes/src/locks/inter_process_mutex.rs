@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use docent_session::{Client, Clock, retry::RetryLoop};
+use docent_session::{Client, retry::RetryLoop, runtime::Clock};
 
 use super::{
     InterProcessLock, LockFuture, LockGuard, LockInternalsDriver, LockOptions, Owner,

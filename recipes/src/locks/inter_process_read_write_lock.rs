@@ -152,6 +152,8 @@ impl fmt::Debug for InterProcessReadWriteLock {
 /// number, which is its own after a downgrade.
 ///
 /// Source: `InterProcessReadWriteLock.SortingLockInternalsDriver`, which does not filter other children.
+// Public for docent-cli, which shows the queue of a lock.
+#[doc(hidden)]
 #[must_use]
 pub fn sorted_readers_and_writers<'a>(children: &[&'a str]) -> Vec<Contender<'a>> {
     let contender = |name: &'a str| {
@@ -176,7 +178,7 @@ fn is_writer(name: &str) -> bool {
 /// a writer.
 ///
 /// Source: `InterProcessReadWriteLock.readLockPredicate`.
-pub fn gets_the_read_lock<'a>(
+fn gets_the_read_lock<'a>(
     contenders: &[Contender<'a>],
     our_name: &str,
 ) -> Result<PredicateResults<'a>, PredicateError> {

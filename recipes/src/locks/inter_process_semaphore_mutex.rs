@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use docent_session::{Client, Clock};
+use docent_session::{Client, runtime::Clock};
 
 use super::{InterProcessLock, InterProcessSemaphoreV2, LockFuture, LockGuard, LockOptions};
 use crate::Error;

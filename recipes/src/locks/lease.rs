@@ -28,8 +28,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use bytes::Bytes;
 use docent_protocol::{CreateMode, WatcherType};
 use docent_session::{
-    Client, Error, ErrorKind, Latest, Outcome, SessionClaim, Watcher,
+    Client, Error, ErrorKind, Latest, Outcome, Watcher,
     retry::{RetryLoop, RetryPolicy},
+    session::SessionClaim,
 };
 use tokio::sync::OnceCell;
 use tracing::{debug, trace};

@@ -51,7 +51,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use docent_session::{Children, Client, Error, ErrorKind, SessionClaim, Watcher, retry::RetryLoop};
+use docent_session::{
+    Children, Client, Error, ErrorKind, Watcher, retry::RetryLoop, session::SessionClaim,
+};
 use tokio::sync::OnceCell;
 use tracing::{debug, trace};
 

@@ -24,14 +24,16 @@ pub mod standard_lock_internals_driver;
 mod strict;
 mod watcher_removal;
 
-pub use crate::options::LockOptions;
+pub use crate::{
+    cancellation_token::CancellationToken,
+    held::{Held, HeldFuture},
+    options::LockOptions,
+};
 pub use guard::LockGuard;
 pub use inter_process_lock::{InterProcessLock, LockFuture};
 pub use inter_process_multi_lock::InterProcessMultiLock;
 pub use inter_process_mutex::InterProcessMutex;
-pub use inter_process_read_write_lock::{
-    InterProcessReadWriteLock, gets_the_read_lock, sorted_readers_and_writers,
-};
+pub use inter_process_read_write_lock::{InterProcessReadWriteLock, sorted_readers_and_writers};
 pub use inter_process_semaphore_mutex::InterProcessSemaphoreMutex;
 pub use inter_process_semaphore_v2::InterProcessSemaphoreV2;
 pub use lock_internals_driver::{LockInternalsDriver, LockNode, StandardLockInternalsDriver};

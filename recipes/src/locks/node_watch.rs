@@ -18,7 +18,11 @@ use std::{
 };
 
 use docent_protocol::{EventType, Stat};
-use docent_session::{Client, ErrorKind, Node, SessionClaim, WatchResponse, WeakClient};
+use docent_session::{
+    Client, ErrorKind, Node,
+    client::{WatchResponse, WeakClient},
+    session::SessionClaim,
+};
 use tokio::sync::Notify;
 use tracing::debug;
 

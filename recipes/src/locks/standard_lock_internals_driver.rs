@@ -49,7 +49,7 @@ pub struct Contender<'a> {
 ///
 /// Source: `StandardLockInternalsDriver.standardFixForSorting`.
 #[must_use]
-pub fn fix_for_sorting<'a>(name: &'a str, lock_name: &str) -> &'a str {
+pub(crate) fn fix_for_sorting<'a>(name: &'a str, lock_name: &str) -> &'a str {
     match name.rfind(lock_name) {
         Some(at) => name.get(at + lock_name.len()..).unwrap_or_default(),
         None => name,

@@ -7,10 +7,7 @@ use docent_protocol::CreateMode;
 use docent_session::{Children, Client, Error, ErrorKind, Events, retry::RetryPolicy};
 
 use super::{
-    group_view::GroupView,
-    options::NodeOptions,
-    persistent_node::PersistentNode,
-    status::NodeEvent,
+    group_view::GroupView, options::NodeOptions, persistent_node::PersistentNode, status::NodeEvent,
 };
 use crate::{
     base_path::check_base_path, error, locks::LockOptions, planted, protection::join,

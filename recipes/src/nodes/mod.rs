@@ -10,6 +10,7 @@ mod persistent_node;
 mod persistent_ttl_node;
 mod status;
 
+pub use crate::create_protected::{create_protected, create_protected_with};
 pub use group_member::GroupMember;
 pub use options::NodeOptions;
 pub use persistent_node::PersistentNode;

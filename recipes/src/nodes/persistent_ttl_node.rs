@@ -9,11 +9,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::debug;
 
-use super::{
-    options::NodeOptions,
-    persistent_node::PersistentNode,
-    status::NodeEvent,
-};
+use super::{options::NodeOptions, persistent_node::PersistentNode, status::NodeEvent};
 use crate::{acl_provider::acl_of, create, default_data::default_data, error, select::select};
 
 /// The name of the child that is written to keep the node.

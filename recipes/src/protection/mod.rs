@@ -40,8 +40,10 @@ use crate::{
 };
 use docent_protocol::{CreateMode, Stat};
 use docent_session::{
-    Children, Client, Error, ErrorKind, Outcome, Response, Runtime,
+    Children, Client, Error, ErrorKind, Outcome,
+    client::Response,
     retry::{RetryLoop, RetryPolicy},
+    runtime::Runtime,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, trace};
@@ -444,15 +446,18 @@ mod tests {
     struct Random(Option<u8>);
 
     impl Runtime for Random {
-        fn transport(&self) -> std::sync::Arc<dyn docent_session::Transport> {
-            std::sync::Arc::new(docent_session::Tcp)
+        fn transport(&self) -> std::sync::Arc<dyn docent_session::runtime::Transport> {
+            std::sync::Arc::new(docent_session::runtime::Tcp)
         }
 
-        fn timer(&self, _after: std::time::Duration) -> Pin<Box<dyn docent_session::Timer>> {
+        fn timer(
+            &self,
+            _after: std::time::Duration,
+        ) -> Pin<Box<dyn docent_session::runtime::Timer>> {
             unreachable!("a GUID needs no time")
         }
 
-        fn spawn(&self, _task: docent_session::Task) {}
+        fn spawn(&self, _task: docent_session::runtime::Task) {}
 
         fn fill_random(&self, bytes: &mut [u8]) -> bool {
             bytes.fill(self.0.unwrap_or_default());

@@ -1,6 +1,6 @@
 //! Our node in the queue, and what is deleted with it.
 
-use docent_session::{Children, Client, Error, Outcome, SessionClaim, retry::RetryPolicy};
+use docent_session::{Children, Client, Error, Outcome, retry::RetryPolicy, session::SessionClaim};
 use tracing::debug;
 
 use super::{

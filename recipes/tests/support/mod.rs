@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use docent_session::{Connecting, Host, Transport};
+use docent_session::{
+    config::Host,
+    runtime::{Connecting, Transport},
+};
 use docent_testing::TestingServer;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},

@@ -17,7 +17,7 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use docent_recipes::locks::LockOptions;
-use docent_session::{Client, Clock, Config, retry::RetryNTimes};
+use docent_session::{Client, Config, retry::RetryNTimes, runtime::Clock};
 use docent_testing::{TestingServer, server};
 
 use support::InProcess;

@@ -9,7 +9,7 @@ use docent_recipes::{
     leader::{LeaderLatch, LeaderOptions, LeaderSelector, Leadership, Term},
     locks::{InterProcessMutex, InterProcessSemaphoreV2, LockGuard, StrictMutex},
 };
-use docent_session::{Client, Instant};
+use docent_session::{Client, runtime::Instant};
 use docent_testing::server;
 use tokio::time::{sleep, timeout};
 

@@ -7,7 +7,7 @@ use docent_recipes::{
     ErrorKind,
     locks::{InterProcessMutex, LockGuard, StrictMutex},
 };
-use docent_session::{Client, Instant};
+use docent_session::{Client, runtime::Instant};
 use tokio::time::{sleep, timeout};
 
 use crate::{T, World, options, support::InProcess};

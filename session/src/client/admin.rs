@@ -18,7 +18,7 @@ use super::{
     response::{AclEntries, ClientInfo, Node, Response},
     watcher::WatchResponse,
 };
-use crate::{Credential, driver::Machine, machine::Body};
+use crate::{config::Credential, driver::Machine, machine::Body};
 
 /// The node of the ensemble's configuration.
 ///
@@ -178,9 +178,9 @@ impl Client {
     /// reserved xid that matches no pending request, so that it would break the connection:
     ///
     /// ```compile_fail,E0277
-    /// # mod docent { pub use docent_protocol as protocol; pub use docent_protocol::*; pub use docent_session::*; }
-    /// # fn example(client: &docent::Client) {
-    /// drop(client.submit(&docent::protocol::operation::Ping));
+    /// # use docent_protocol::operation::Ping;
+    /// # fn example(client: &docent_session::Client) {
+    /// drop(client.submit(&Ping));
     /// # }
     /// ```
     ///
@@ -192,6 +192,8 @@ impl Client {
     /// # Cancel safety
     ///
     /// The request is queued by the call itself. Dropping the future discards the reply; the request is still sent.
+    // Public for tests that send what no other method does: the requests are types of docent-protocol.
+    #[doc(hidden)]
     pub fn submit(&self, call: &impl ApplicationOperation) -> Response<Body> {
         let answer = self.handle.shared.submit("", call, None);
         Response::waiting(answer, whole, call.op_code(), Chroot::default())

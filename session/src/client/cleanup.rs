@@ -20,6 +20,8 @@ use super::{
 };
 
 /// The operations for cleanup, which are queued even when the queue is full. See [`Client::cleanup`].
+// Public for docent-recipes.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Cleanup<'a>(&'a Client);
 
@@ -31,6 +33,8 @@ impl Client {
     ///
     /// They are exempt from the limits because their number is bounded: by the nodes that were created, and by the holds of
     /// strict mutexes, each of which renews its record by one at a time. Use them for nothing else.
+    // Public for docent-recipes.
+    #[doc(hidden)]
     #[must_use]
     pub const fn cleanup(&self) -> Cleanup<'_> {
         Cleanup(self)

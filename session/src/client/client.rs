@@ -22,9 +22,10 @@ use super::{
     watcher::{AddWatchResponse, WatchResponse, Watcher},
 };
 use crate::{
-    Config, Error, ErrorKind, WatchKind,
+    Config, Error, ErrorKind,
     driver::{Notifier, PendingReply, Runtime, Shared},
     machine::Registration,
+    watch::WatchKind,
 };
 
 /// The wire value of a version that is [`None`].
@@ -73,13 +74,13 @@ pub(super) const ANY_VERSION: i32 = -1;
 /// | change several nodes at once, or none | [`transaction`](Self::transaction) |
 /// | read several nodes at one moment | [`multi_read`](Self::multi_read) |
 /// | read the writes of other clients | [`sync`](Self::sync), then read |
-/// | accept an error, such as `NoNode` | [`allow`](crate::Response::allow) on the future of any call about nodes |
+/// | accept an error, such as `NoNode` | [`allow`](crate::client::Response::allow) on the future of any call about nodes |
 /// | retry a call | [`retry`](Self::retry), [`retry_idempotent`](Self::retry_idempotent) |
 /// | work below a path | [`with_chroot`](Self::with_chroot) |
 /// | end the session | [`run`](Self::run), [`close`](Self::close) |
 /// | observe the connection | [`state`](Self::state), [`states`](Self::states), [`wait_until_connected`](Self::wait_until_connected) |
 /// | know how long the session lives | [`session`](Self::session) |
-/// | slow down to the pace of the server | [`ready`](Self::ready), or [`WhenFull::Wait`](crate::WhenFull::Wait) |
+/// | slow down to the pace of the server | [`ready`](Self::ready), or [`WhenFull::Wait`](crate::config::WhenFull::Wait) |
 /// | continue the session in another process | [`session_token`](Self::session_token), [`detach`](Self::detach) |
 /// | authenticate, restrict access | [`add_auth`](Self::add_auth), [`get_acl`](Self::get_acl), [`set_acl`](Self::set_acl) |
 /// | administer the ensemble | [`update_server_list`](Self::update_server_list), [`get_config`](Self::get_config), [`reconfig`](Self::reconfig) |
@@ -88,7 +89,7 @@ pub(super) const ANY_VERSION: i32 = -1;
 ///
 /// Each operation is queued by its call, before the future is polled. So calls keep their order on the wire, and calls
 /// without an await between them are sent together. A future that is dropped discards the reply; the request is still
-/// sent. A method that returns a [`Call`](crate::Call), or is an `async fn`, makes several requests, and sends them as its
+/// sent. A method that returns a [`Call`](crate::client::Call), or is an `async fn`, makes several requests, and sends them as its
 /// future is polled.
 ///
 /// A call sends one request and nothing else; its op code is the *Source* of the method. The client itself sends a ping
@@ -141,7 +142,7 @@ pub(super) const ANY_VERSION: i32 = -1;
 /// `Unimplemented` again, which names the version that the operation requires. After a reconnect to what may be a newer
 /// server, the operation is sent again, at most once a minute. A ClickHouse Keeper closes the connection without a reply
 /// and ends the session: such a call fails with `ConnectionLoss`, and the third one with `Unimplemented`.
-/// [`SessionLease::lacks`](crate::SessionLease::lacks) shows the findings.
+/// [`SessionLease::lacks`](crate::session::SessionLease::lacks) shows the findings.
 ///
 /// # Blocking code
 ///

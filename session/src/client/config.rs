@@ -12,7 +12,7 @@ use crate::{
 /// With the feature `tokio`.
 impl Config {
     /// Sets how connections are made: by TLS, for example. Default: as the [runtime](Runtime::transport) says, which is
-    /// [`Tcp`](crate::Tcp) for tokio's.
+    /// [`Tcp`](crate::runtime::Tcp) for tokio's.
     #[must_use]
     pub fn with_transport(mut self, transport: impl Transport) -> Self {
         self.driver.transport = Some(Arc::new(transport));

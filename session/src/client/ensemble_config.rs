@@ -2,14 +2,14 @@
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
-use crate::Host;
+use crate::config::Host;
 
 /// The configuration of an ensemble: its servers and its version. Parsed from the data of
 /// [`Client::get_config`](crate::Client::get_config).
 ///
 /// ```
 /// # extern crate docent_session as docent;
-/// use docent::EnsembleConfig;
+/// use docent::ensemble::EnsembleConfig;
 ///
 /// let text = "server.1=zk1:2888:3888:participant;0.0.0.0:2181\n\
 ///             server.2=zk2:2888:3888:observer;10.0.0.2:2182\n\
@@ -18,7 +18,7 @@ use crate::Host;
 /// assert_eq!(config.version, 0x1_0000_0004);
 /// let hosts: Vec<_> = config.client_hosts().iter().map(ToString::to_string).collect();
 /// assert_eq!(hosts, ["10.0.0.2:2182", "zk1:2181"]);
-/// # Ok::<(), docent::InvalidEnsembleConfig>(())
+/// # Ok::<(), docent::ensemble::InvalidEnsembleConfig>(())
 /// ```
 ///
 /// Source: `QuorumVerifier.toString`, `QuorumPeer.QuorumServer`.

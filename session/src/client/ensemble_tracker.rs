@@ -21,7 +21,7 @@ use super::{
     session::WeakClient,
     watcher::{OnDrop, Watcher},
 };
-use crate::{ConnectionState, Error, ErrorKind, Host, driver::timer, planted};
+use crate::{ConnectionState, Error, ErrorKind, config::Host, driver::timer, planted};
 
 /// The pause after the first read that the server refused for a while; each further one is twice as long, up to
 /// [`MAX_PAUSE`].
@@ -84,7 +84,7 @@ type HostsOf = Box<dyn Fn(&EnsembleConfig) -> Vec<Host> + Send + Sync>;
 
 impl EnsembleTracker {
     /// Starts to follow the configuration. Its addresses are used as they are: those of TLS if the client's
-    /// [transport](crate::Transport::is_tls) is TLS and the configuration has any, else the others.
+    /// [transport](crate::runtime::Transport::is_tls) is TLS and the configuration has any, else the others.
     #[must_use = "dropping it ends it"]
     pub fn new(client: &Client) -> Self {
         let is_tls = client.is_tls();
@@ -98,7 +98,7 @@ impl EnsembleTracker {
     /// an empty list changes nothing.
     ///
     /// ```
-    /// # use docent_session::{Client, EnsembleTracker, Host};
+    /// # use docent_session::{Client, EnsembleTracker, config::Host};
     /// # fn example(client: &Client) -> EnsembleTracker {
     /// // Each server is behind a port of the tunnel.
     /// EnsembleTracker::with_hosts(client, |config| {

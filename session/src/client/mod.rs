@@ -1,4 +1,4 @@
-//! The client for applications.
+//! The client for applications, the futures that its methods return, and the values they resolve to.
 
 // rustdoc shows the methods of `Client` in the order of these modules: the everyday ones first.
 mod connect;
@@ -23,33 +23,32 @@ mod subtree;
 
 mod session;
 
-mod admin;
+pub(crate) mod admin;
 mod allow;
 pub mod children;
 mod chroot;
 mod cleanup;
-mod ensemble_config;
-mod ensemble_tracker;
-mod events;
+pub(crate) mod ensemble_config;
+pub(crate) mod ensemble_tracker;
+pub(crate) mod events;
 mod exchange;
 mod proof;
 pub(crate) mod response;
 pub mod retry;
-mod watcher;
+pub(crate) mod watcher;
 
+#[doc(hidden)]
+pub use self::cleanup::Cleanup;
 pub use self::{
-    admin::Reconfig,
     allow::Allow,
     children::Children,
-    cleanup::Cleanup,
     client::Client,
-    ensemble_config::{EnsembleConfig, EnsembleServer, InvalidEnsembleConfig},
-    ensemble_tracker::EnsembleTracker,
-    events::{Events, Latest, StateEvent},
     response::{AclEntries, Call, ClientInfo, Node, Response},
     session::WeakClient,
     transaction::{
         MultiReadResponse, ReadResult, Transaction, TransactionResponse, TransactionResult,
     },
-    watcher::{AddWatchResponse, OnDrop, WatchResponse, Watcher},
+    watcher::{AddWatchResponse, WatchResponse},
 };
+pub use crate::machine::metrics::{Latency, Metrics};
+pub use docent_protocol::{operation::Read, sequence_number};

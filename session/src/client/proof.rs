@@ -5,16 +5,16 @@ use std::future::Future;
 use tracing::debug;
 
 use super::client::Client;
-use crate::{Error, Instant};
+use crate::{Error, runtime::Instant};
 
 impl Client {
-    /// Renews the proven bound of the session ([`SessionLease::proven_until`](crate::SessionLease::proven_until)) by a
+    /// Renews the proven bound of the session ([`SessionLease::proven_until`](crate::session::SessionLease::proven_until)) by a
     /// write that changes nothing: a transaction that checks that `path` exists. Returns the bound, which has moved unless
     /// the reconnect below was given up, or left out because it can prove nothing: for a session of another process, and
     /// once a server (a ClickHouse Keeper) has replaced a session instead of resuming it.
     ///
     /// The guards and leaderships of recipes do this by themselves, if their options say so. A bound that has expired
-    /// moves too, but not for the [claims](crate::SessionClaim) made before.
+    /// moves too, but not for the [claims](crate::session::SessionClaim) made before.
     ///
     /// # Requests and cost
     ///

@@ -3,7 +3,7 @@
 use std::{fmt, future::Future, time::Duration};
 
 use super::{client::Client, retry_policy::RetryPolicy};
-use crate::{Error, Instant, Outcome, driver::timer};
+use crate::{Error, Outcome, driver::timer, runtime::Instant};
 
 /// One operation with its retries: their number, and the time since the first attempt. [`Client::retry`] and
 /// [`Client::retry_idempotent`] are loops with it. Use it for a loop that they do not fit.
@@ -47,6 +47,8 @@ impl<'a> RetryLoop<'a> {
     /// # Errors
     ///
     /// `error`, if there is no further attempt.
+    // Public for docent-recipes, whose next attempt searches for what the last one left.
+    #[doc(hidden)]
     pub async fn pause_after_any_error<E>(&mut self, error: E) -> Result<(), E> {
         let elapsed = self.client.now().duration_since(self.start);
         self.policy.use_runtime(&*self.client.handle.runtime);

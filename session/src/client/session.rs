@@ -21,9 +21,12 @@ use super::{
     response::Response,
 };
 use crate::{
-    Config, ConnectString, ConnectionState, Error, ErrorKind, Host, Instant, InvalidConnectString,
-    Metrics, SessionLease, SessionToken,
+    Config, ConnectionState, Error, ErrorKind, SessionToken,
+    config::{ConnectString, Host, InvalidConnectString},
     driver::{ClientTimer, Clock, Machine, Runtime, Transport},
+    machine::metrics::Metrics,
+    runtime::Instant,
+    session::SessionLease,
 };
 
 /// # The session
@@ -280,7 +283,7 @@ impl Client {
     /// [`max_pending_bytes`](crate::Config::with_max_pending_bytes); then
     /// it waits until half of the pending requests are answered. A caller that awaits it before each call is slowed
     /// down to the pace of the server, instead of being refused with `TooManyRequests`. (With
-    /// [`WhenFull::Wait`](crate::WhenFull::Wait), no request is refused, and awaiting each call has the same effect.)
+    /// [`WhenFull::Wait`](crate::config::WhenFull::Wait), no request is refused, and awaiting each call has the same effect.)
     ///
     /// Capacity is not reserved: with many callers, the queue may be full again.
     ///

@@ -12,8 +12,9 @@ use docent_protocol::{EventType, KeeperState, OpCode};
 
 use super::{chroot::Chroot, exchange::nothing, response::Response};
 use crate::{
-    Error, ErrorKind, Outcome, WatchKind, WatchedEvent,
+    Error, ErrorKind, Outcome, WatchedEvent,
     driver::{Notifier, PendingReply, Shared, already_taken},
+    watch::WatchKind,
 };
 
 /// A watch on a node.

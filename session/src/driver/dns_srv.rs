@@ -21,7 +21,7 @@ use super::{
     runtime::{Runtime, Task, Timer},
     transport::Transport,
 };
-use crate::Host;
+use crate::config::Host;
 
 /// The time between two lookups, and the limit of each.
 ///

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use metrics::{counter, gauge, histogram};
 
-use crate::{Metrics, time::Instant};
+use crate::{machine::metrics::Metrics, time::Instant};
 
 /// The shortest time between two records. There is one with each ping at least, so that no timer is needed.
 const INTERVAL: Duration = Duration::from_secs(1);

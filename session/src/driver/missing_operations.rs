@@ -3,7 +3,7 @@
 use docent_protocol::OpCode;
 use tracing::info;
 
-use crate::{SessionLease, error::requirement};
+use crate::{error::requirement, session::SessionLease};
 
 /// Logs a new finding, which comes once in a client.
 pub(super) fn log(session: &SessionLease, op: OpCode) {

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tracing::debug;
 
 use super::{runtime::Runtime, shared::Shared, transport::Transport};
-use crate::Host;
+use crate::config::Host;
 
 /// The time limit of a question.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);

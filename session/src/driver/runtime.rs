@@ -23,7 +23,7 @@ use super::{
     clock::Clock,
     transport::{Tcp, Transport},
 };
-use crate::Host;
+use crate::config::Host;
 
 /// A task of a client, which its runtime polls to its end.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;

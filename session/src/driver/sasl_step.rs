@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::{runtime::Runtime, shared::Shared};
 use crate::{
-    SaslError,
     machine::{SaslStep, SaslStepResult},
+    sasl::SaslError,
 };
 
 /// Runs a computation, and those of later connections that wait for its end.

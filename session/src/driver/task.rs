@@ -38,8 +38,9 @@ use super::{
     transport::{ByteStream, Transport, tls_mismatch},
 };
 use crate::{
-    ConnectionState, Error, ErrorKind, Host, Outcome,
-    machine::{Answers as _, Connect, Event, MAX_SHARED_INPUT},
+    ConnectionState, Error, ErrorKind, Outcome,
+    config::Host,
+    machine::{Answers as _, Connect, Event, answers::MAX_SHARED_INPUT},
     time::Instant,
 };
 

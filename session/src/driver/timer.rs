@@ -11,7 +11,7 @@ use std::{
 use tokio::sync::oneshot;
 
 use super::{clock::Clock, runtime::Runtime};
-use crate::{Instant, machine::LeaseTimer};
+use crate::{machine::lease::LeaseTimer, runtime::Instant};
 
 /// Completes with true when the time has elapsed, or with false at once when the runtime has ended. The timer is polled
 /// by a task of that runtime, so the future can be polled anywhere; dropping it ends the task.

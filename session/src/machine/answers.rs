@@ -6,6 +6,12 @@ use bytes::Bytes;
 
 use crate::Error;
 
+/// The largest buffer, in bytes, in which frames are left together with others. See [`Session::handle_input`](super::Session::handle_input).
+pub(crate) const MAX_SHARED_INPUT: usize = 256 * 1024;
+
+/// The most memory kept for a part of a reply that is not copied, in multiples of the part's size.
+pub(crate) const MAX_MEMORY_FACTOR: usize = 64;
+
 /// Receives the replies of a machine: a queue that is polled, or anything that gets them to their callers sooner.
 pub trait Answers<T> {
     /// Takes a reply, with the token that was given to [`Session::submit`](super::Session::submit). `after_events`:
@@ -125,7 +131,7 @@ impl<'a> Reply<'a> {
     /// The memory the bytes are a part of, and where in it they begin, if it can be shared.
     #[must_use]
     #[inline]
-    pub fn memory(&self) -> Option<(&'a Bytes, usize)> {
+    pub(crate) fn memory(&self) -> Option<(&'a Bytes, usize)> {
         let memory = self.memory?;
         Some((memory, self.bytes.as_ptr().addr().saturating_sub(memory.as_ptr().addr())))
     }
@@ -133,7 +139,7 @@ impl<'a> Reply<'a> {
     /// The number of bytes that a part of it should have at least to be kept with that memory: a shorter part is to be
     /// copied. For a part that is not copied at most 64 times its size is kept.
     #[must_use]
-    pub const fn copy_below(&self) -> usize {
+    pub(crate) const fn copy_below(&self) -> usize {
         self.copy_below
     }
 

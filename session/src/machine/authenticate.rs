@@ -45,7 +45,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self
     }
 
-    /// A computation of a SASL mechanism that [may block](crate::SaslMechanism::is_blocking), if there is one. Run it outside
+    /// A computation of a SASL mechanism that [may block](crate::sasl::SaslMechanism::is_blocking), if there is one. Run it outside
     /// the driver's loop, and pass its result to [`handle_sasl_step`](Self::handle_sasl_step); there is no other one
     /// until then. It is called after each call that gives the session an input.
     pub fn poll_sasl_step(&mut self) -> Option<SaslStep> {

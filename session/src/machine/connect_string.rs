@@ -52,11 +52,11 @@ impl fmt::Display for Host {
 ///
 /// ```
 /// # extern crate docent_session as docent;
-/// use docent::ConnectString;
+/// use docent::config::ConnectString;
 ///
 /// let parsed: ConnectString = "zk1, zk2:2182, [::1]:2183/app/a".parse()?;
 /// assert_eq!(parsed.to_string(), "zk1:2181,zk2:2182,[::1]:2183/app/a");
-/// # Ok::<(), docent::InvalidConnectString>(())
+/// # Ok::<(), docent::config::InvalidConnectString>(())
 /// ```
 ///
 /// Source: `ConnectStringParser`; `DnsSrvHostProvider` of ZooKeeper 3.10 (ZOOKEEPER-4956).

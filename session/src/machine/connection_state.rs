@@ -15,7 +15,7 @@ pub enum ConnectionState {
     /// Connected again, with the same session or, after [`Lost`](Self::Lost), with a new one.
     Reconnected,
     /// The session has ended, and its ephemeral nodes are deleted now or soon. Either a server reported the expiry, or
-    /// no server of the quorum was reached by the deadline of the [`SessionLease`](crate::SessionLease). The deadline
+    /// no server of the quorum was reached by the deadline of the [`SessionLease`](crate::session::SessionLease). The deadline
     /// counts from the last contact, as servers do. So everything held in the session ends before another client can
     /// acquire it, as far as the deadline is right.
     ///

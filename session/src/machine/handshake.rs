@@ -151,7 +151,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 
     /// Describes why there is no usable connection: the last failure, and how far the attempt in progress is.
     #[must_use]
-    pub fn failures(&self) -> String {
+    pub(crate) fn failures(&self) -> String {
         let pending = match self.connection.phase() {
             Phase::Disconnected | Phase::Connected | Phase::Ended(_) => None,
             Phase::Connecting { .. } => Some("not connected yet"),
@@ -382,7 +382,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Whether the last attempt with every server failed because client and server do not agree on TLS. Further attempts
     /// fail too, until a certificate or a setting has changed.
     #[must_use]
-    pub fn has_tls_mismatch(&self) -> bool {
+    pub(crate) fn has_tls_mismatch(&self) -> bool {
         !self.is_connected() && self.hosts.are_all_mismatched()
     }
 
@@ -481,7 +481,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// When the next attempt to connect may begin, if there is neither a connection nor an attempt.
-    pub fn connects_at(&self) -> Option<Instant> {
+    pub(crate) fn connects_at(&self) -> Option<Instant> {
         self.connection.is_disconnected().then(|| self.hosts.not_before())
     }
 

@@ -70,7 +70,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Cancels a migration that waits for replies: the connection is kept.
-    pub const fn cancel_migration(&mut self) {
+    pub(crate) const fn cancel_migration(&mut self) {
         self.connection.cancel_migration();
     }
 

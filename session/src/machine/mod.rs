@@ -78,7 +78,6 @@ pub use self::sasl::{SaslStep, SaslStepResult};
 pub use self::{
     answers::{Answers, Body, Completion, Reply},
     lease::LeaseTimer,
-    receive::{MAX_MEMORY_FACTOR, MAX_SHARED_INPUT},
     session::{Connect, Event, Session},
     settings::Settings,
     watch_table::Registration,

@@ -20,7 +20,7 @@
 //! write forgets these: the server forwards it behind the connect request, and the leader handles both in that order.
 //!
 //! The reconnect is planned: nothing more is sent, the replies to requests in flight are awaited, for
-//! [`reattach`](crate::Timeouts::reattach) at most, and queued requests go out on the next connection. If the replies do
+//! [`reattach`](super::timeouts::Timeouts::reattach) at most, and queued requests go out on the next connection. If the replies do
 //! not come in time, the connection is kept, and the bound with it. Watches are set again, as after any reconnect. The
 //! state of the connection does not change unless the attempt fails.
 //!
@@ -85,7 +85,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 
     /// Whether the connection is known to end at the leader, so that a write alone renews the proven bound.
     #[must_use]
-    pub fn is_at_leader(&self) -> bool {
+    pub(crate) fn is_at_leader(&self) -> bool {
         self.connection.role() == Role::Leader
     }
 

@@ -9,7 +9,7 @@ use docent_protocol::{
 };
 
 use super::{
-    answers::{Answers, Reply},
+    answers::{Answers, MAX_MEMORY_FACTOR, MAX_SHARED_INPUT, Reply},
     buffer_pool::BUFFER_SIZE,
     connection::Phase,
     effect::Effect,
@@ -29,12 +29,6 @@ const TLS_ALERT: [u8; 2] = [21, 3];
 
 /// Frames of at least this size, in bytes, are not moved into shared buffers.
 const LONG: usize = 1024;
-
-/// The largest buffer, in bytes, in which frames are left together with others. See [`Session::handle_input`].
-pub const MAX_SHARED_INPUT: usize = 256 * 1024;
-
-/// The most memory kept for a part of a reply that is not copied, in multiples of the part's size.
-pub const MAX_MEMORY_FACTOR: usize = 64;
 
 /// Frames of at least this size, in bytes, are left in the buffer they were read into, so that parts of them can be
 /// kept without a copy. A shorter frame is moved into separate memory: its parts would be copied, and a reply that is

@@ -273,7 +273,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 
     /// Whether [`poll_event`](Self::poll_event) would return an event.
     #[must_use]
-    pub fn has_events(&self) -> bool {
+    pub(crate) fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
@@ -335,7 +335,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 
     /// The intervals in force.
     #[must_use]
-    pub const fn timeouts(&self) -> &Timeouts {
+    pub(crate) const fn timeouts(&self) -> &Timeouts {
         &self.timeouts
     }
 
@@ -371,14 +371,14 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// The destination of replies. Unlike [`answers_mut`](Self::answers_mut), this completes no
     /// [`wait_for_capacity`](Self::wait_for_capacity).
     #[inline]
-    pub const fn answer_sink(&mut self) -> &mut A {
+    pub(crate) const fn answer_sink(&mut self) -> &mut A {
         &mut self.answers
     }
 
     /// Whether there are replies.
     #[must_use]
     #[inline]
-    pub fn has_answers(&self) -> bool {
+    pub(crate) fn has_answers(&self) -> bool {
         !self.answers.is_empty() || self.requests.has_ready_waiters()
     }
 

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use docent_protocol::frame;
 
 use super::connect_string::ConnectString;
-use crate::{Backoff, SessionToken};
+use crate::{SessionToken, config::Backoff};
 
 /// The settings of a session machine, made from a [`Config`](crate::Config), which sets and documents each of them.
 #[derive(Debug, Clone)]

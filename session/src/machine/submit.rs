@@ -48,7 +48,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// As [`submit`](Self::submit), for a request that gives something back: it is queued when
     /// [`max_requests`](crate::Config::with_max_requests) or
     /// [`max_pending_bytes`](crate::Config::with_max_pending_bytes) is reached.
-    pub fn submit_reserved<O: ApplicationOperation>(
+    pub(crate) fn submit_reserved<O: ApplicationOperation>(
         &mut self,
         operation: &O,
         token: T,
@@ -61,9 +61,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.enqueue(operation, Some(token), Effect::Reserved, now);
     }
 
-    /// As [`submit_reserved`](Self::submit_reserved), for a write whose success renews the proven bound of the session's
-    /// [lease](crate::SessionLease), counted from the connect request of the connection that carried it, or at the leader from
-    /// the write itself. See [`reattach`](Self::reattach).
+    /// As [`submit`](Self::submit), also when its limits are reached, for a write whose success renews the proven bound of
+    /// the session's [lease](crate::session::SessionLease), counted from the connect request of the connection that
+    /// carried it, or at the leader from the write itself. See [`reattach`](Self::reattach).
     pub fn submit_proof(&mut self, transaction: &Multi, token: T, now: impl FnOnce() -> Instant) {
         if let Some(harm) = transaction.harm() {
             self.refuse(Some(token), harmful(harm));
@@ -73,7 +73,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Sends all requests that wait for capacity in flight, without their replies: for the last write on a connection.
-    pub const fn lift_limit_in_flight(&mut self) {
+    pub(crate) const fn lift_limit_in_flight(&mut self) {
         self.requests.lift_limit_in_flight();
     }
 

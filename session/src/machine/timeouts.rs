@@ -10,7 +10,7 @@
 //! | lease | T - margin after the send time of the last answered request | the session counts as lost, whatever arrives on its connection. The header of a reply is an answer, so a reply that takes long has this time from its request on |
 //! | ping | 1/3 T, at most 10 s | one round trip may be lost and the next ping is still in time (ZOOKEEPER-1751) |
 //! | expiration | T x percent / 100, at most T - margin | after this long without contact, the session counts as lost (CURATOR-405). Percent 0 is 100, as in Curator |
-//! | pause | T/8, at least 10 ms | longest pause between attempts while there is a session, whatever [`Backoff`](crate::Backoff) allows; half of the remaining session time, if that is less |
+//! | pause | T/8, at least 10 ms | longest pause between attempts while there is a session, whatever [`Backoff`](crate::config::Backoff) allows; half of the remaining session time, if that is less |
 //! | reattach | T/6, at least 100 ms | limit of a planned reconnect: for the replies to requests in flight, and again for the attempt |
 //! | margin | 1/20 T, at least 10 ms | subtracted from the naive deadline, for clocks that run at different rates and the delay until the caller runs |
 //!
@@ -20,25 +20,25 @@ use std::time::Duration;
 
 /// The intervals of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timeouts {
+pub(crate) struct Timeouts {
     /// `T`: requested, or granted.
-    pub session: Duration,
+    pub(crate) session: Duration,
     /// The limit of an attempt: connecting, the handshake and SASL together.
-    pub connect: Duration,
+    pub(crate) connect: Duration,
     /// The time without a reply after which the connection is closed.
-    pub read: Duration,
+    pub(crate) read: Duration,
     /// The time without a write after which a ping is sent.
-    pub ping: Duration,
+    pub(crate) ping: Duration,
     /// The time after the last contact with a server at which a session without a connection counts as lost; at most
     /// `session` less `margin`. The last contact is the send time of the last answered request.
-    pub expiration: Duration,
+    pub(crate) expiration: Duration,
     /// The longest pause between two attempts to connect while there is a session.
-    pub pause: Duration,
+    pub(crate) pause: Duration,
     /// The limit of a planned reconnect, which renews the proven bound of the session: once for the replies to the
     /// requests in flight, and once for the attempt to connect.
-    pub reattach: Duration,
+    pub(crate) reattach: Duration,
     /// How much earlier than the server the client considers the session expired.
-    pub margin: Duration,
+    pub(crate) margin: Duration,
 }
 
 /// The largest timeout that the handshake can carry.
@@ -59,7 +59,7 @@ const MIN_MARGIN: Duration = Duration::from_millis(10);
 impl Timeouts {
     /// The intervals for a session timeout, a number of servers, and a percentage.
     #[must_use]
-    pub fn new(session: Duration, servers: usize, expiration_percent: u8) -> Self {
+    pub(crate) fn new(session: Duration, servers: usize, expiration_percent: u8) -> Self {
         let session = session.min(MAX_SESSION);
         let margin = (session / 20).max(MIN_MARGIN);
         let percent = if expiration_percent == 0 { 100 } else { expiration_percent };

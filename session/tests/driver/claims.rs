@@ -9,7 +9,11 @@ use std::{
 };
 
 use docent_protocol::{ErrorCode, xid};
-use docent_session::{Client, Clock, ConnectionState, Instant, SessionClaim};
+use docent_session::{
+    Client, ConnectionState,
+    runtime::{Clock, Instant},
+    session::SessionClaim,
+};
 
 use crate::support::*;
 

@@ -1,7 +1,7 @@
 //! The end of a client: by `close`, by its last drop, with its runtime.
 
 use docent_protocol::ErrorCode;
-use docent_session::{ConnectionState, ErrorKind, Outcome, StateEvent};
+use docent_session::{ConnectionState, ErrorKind, Outcome, session::StateEvent};
 
 use crate::support::*;
 

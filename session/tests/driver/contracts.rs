@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use docent_protocol::{CreateMode, ErrorCode};
-use docent_session::{Clock, Connecting, ErrorKind, Host, Outcome, Transport};
+use docent_session::{
+    ErrorKind, Outcome,
+    config::Host,
+    runtime::{Clock, Connecting, Transport},
+};
 use tokio::sync::mpsc;
 
 use crate::support::*;

@@ -6,7 +6,11 @@ use std::{
     time::Duration,
 };
 
-use docent_session::{Client, Clock, Config, Connecting, ErrorKind, Host, ServerLookup, Transport};
+use docent_session::{
+    Client, Config, ErrorKind,
+    config::Host,
+    runtime::{Clock, Connecting, ServerLookup, Transport},
+};
 use tokio::sync::mpsc;
 
 use crate::support::*;

@@ -13,7 +13,7 @@ use docent_protocol::{
     jute::{Decode as _, Reader},
     request::RequestHeader,
 };
-use docent_session::{Client, Config, WhenFull};
+use docent_session::{Client, Config, config::WhenFull};
 use docent_testing::TestingServer;
 use tokio::runtime::{Builder, Runtime};
 

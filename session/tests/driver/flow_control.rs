@@ -1,7 +1,7 @@
 //! Requests that wait for capacity: their order, requests without a waiter, the pace of a server.
 
 use docent_protocol::ErrorCode;
-use docent_session::{Config, ErrorKind, Outcome, WhenFull};
+use docent_session::{Config, ErrorKind, Outcome, config::WhenFull};
 
 use crate::support::*;
 

@@ -11,8 +11,9 @@ use std::{
 };
 
 use docent_session::{
-    BlockingWork, Config, ErrorKind, Runtime, SaslAction, SaslContext, SaslCredential, SaslError,
-    SaslExchange, SaslMechanism, Task, Timer, Transport,
+    Config, ErrorKind,
+    runtime::{BlockingWork, Runtime, Task, Timer, Transport},
+    sasl::{SaslAction, SaslContext, SaslCredential, SaslError, SaslExchange, SaslMechanism},
 };
 use docent_testing::{TestingServer, server};
 use tokio::runtime::Handle;

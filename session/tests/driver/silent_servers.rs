@@ -1,7 +1,11 @@
 //! One server of several is silent: it accepts connections, or not even those. While another one serves, no
 //! connect and no request fails for it.
 
-use docent_session::{ByteStream, Clock, Config, Connecting, ConnectionState, Host, Transport};
+use docent_session::{
+    Config, ConnectionState,
+    config::Host,
+    runtime::{ByteStream, Clock, Connecting, Transport},
+};
 
 use crate::support::*;
 

@@ -8,7 +8,9 @@ use std::{
 
 use docent_protocol::CreateMode;
 use docent_session::{
-    Config, Connecting, ConnectionState, ErrorKind, Host, Outcome, Tcp, Transport,
+    Config, ConnectionState, ErrorKind, Outcome,
+    config::Host,
+    runtime::{Connecting, Tcp, Transport},
 };
 use docent_testing::TestingCluster;
 use tokio::net::TcpListener;

@@ -20,7 +20,11 @@ use docent_protocol::{
     request::{Request, RequestHeader},
     xid,
 };
-use docent_session::{Client, Clock, Config, Connecting, Host, Transport};
+use docent_session::{
+    Client, Config,
+    config::Host,
+    runtime::{Clock, Connecting, Transport},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     sync::mpsc,

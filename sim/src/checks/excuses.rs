@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use docent::{Client, Instant, session::planted};
+use docent::{Client, runtime::Instant};
+use docent_session::planted;
 
 use super::proof;
 use crate::world::{

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use docent::{Client, Instant, session::planted};
+use docent::{Client, runtime::Instant};
+use docent_session::planted;
 
 use crate::world::{check::View, core::Core, time::Pid};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use docent::{Client, WeakClient};
+use docent::{Client, client::WeakClient};
 
 use crate::world::{
     World,

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use docent::{Client, ConnectionState, ErrorKind, Events, Instant, StateEvent, WeakClient};
+use docent::{
+    Client, ConnectionState, ErrorKind, Events, client::WeakClient, runtime::Instant,
+    session::StateEvent,
+};
 
 use crate::world::{World, history::What, time::Pid};
 

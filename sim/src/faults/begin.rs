@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use docent::session::planted;
+use docent_session::planted;
 use docent_testing::server::Ensemble;
 
 use super::{Direction, Fault, FaultKind, Flow, KillKind};

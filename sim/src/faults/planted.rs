@@ -7,7 +7,7 @@
 
 use std::{thread, time::Duration};
 
-use docent::session::planted;
+use docent_session::planted;
 
 /// A defect, and how many seeds may pass until it is found.
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use docent::{Config, WhenFull};
+use docent::{Config, config::WhenFull};
 use serde::{Deserialize, Serialize};
 
 use crate::world::{World, time::Pid};

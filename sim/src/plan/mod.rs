@@ -9,7 +9,7 @@ pub(crate) mod renewals;
 pub(crate) mod sequences;
 mod step;
 
-use docent::session::planted;
+use docent_session::planted;
 use docent_testing::server::Version;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 

@@ -7,8 +7,10 @@ use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use bytes::Bytes;
 use docent::{
-    AtomicOptions, AtomicValue, DistributedAtomicInteger, DistributedAtomicLong,
-    DistributedAtomicValue, Error, Outcome, PromotedToLock, retry::RetryNTimes,
+    AtomicOptions, DistributedAtomicInteger, DistributedAtomicLong, DistributedAtomicValue, Error,
+    Outcome,
+    atomic::{AtomicValue, PromotedToLock},
+    retry::RetryNTimes,
 };
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc};
 
-use docent::{EnsembleConfig, EnsembleTracker, Host, Reconfig};
+use docent::{
+    EnsembleTracker,
+    config::Host,
+    ensemble::{EnsembleConfig, Reconfig},
+};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 

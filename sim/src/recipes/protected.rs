@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use docent::{CreateMode, create_protected_with};
+use docent::{CreateMode, nodes::create_protected_with};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 

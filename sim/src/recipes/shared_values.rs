@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use docent::{SharedValue, VersionedValue};
+use docent::{SharedValue, shared::VersionedValue};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use docent::{Client, CreateMode, Error, ErrorKind, Instant, Transaction};
+use docent::{Client, CreateMode, Error, ErrorKind, Transaction, runtime::Instant};
 
 use crate::{
     checks::{guarded::GuardedWrites, sessions::LATE},

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use docent::session::planted;
+use docent_session::planted;
 use docent_testing::server::Config;
 use tokio::runtime::{Builder, RngSeed};
 

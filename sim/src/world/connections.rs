@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use docent::protocol::dissect::Dissector;
+use docent_protocol::dissect::Dissector;
 use docent_testing::server::ConnectionId;
 use serde::{Deserialize, Serialize};
 

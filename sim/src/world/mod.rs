@@ -30,7 +30,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use docent::session::planted;
+use docent_session::planted;
 
 use self::{
     check::{Check, Checks, View},

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use docent::protocol::dissect::Message;
+use docent_protocol::dissect::Message;
 use docent_testing::server::Ensemble;
 
 use super::{
@@ -74,7 +74,7 @@ impl Core {
 
     /// Adds the frames that are complete by now to the history.
     fn show_frames(&mut self, now: Duration, id: usize, direction: Direction, data: &[u8]) {
-        use docent::protocol::dissect::Direction as Side;
+        use docent_protocol::dissect::Direction as Side;
         let c = &mut self.network.connections[id];
         let Some(dissector) = &mut c.dissector else { return };
         let to_server = direction == Direction::ToServer;

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use docent::{Instant, SessionToken};
+use docent::{SessionToken, runtime::Instant};
 use fastrand::Rng;
 
 use super::time::{Nanos, Pid};

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use docent::{Clock, Host, LocalAddress, Runtime, Task, Timer, Transport};
+use docent::{
+    config::Host,
+    runtime::{Clock, LocalAddress, Runtime, Task, Timer, Transport},
+};
 
 use super::{
     World,

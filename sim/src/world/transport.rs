@@ -9,8 +9,11 @@ use std::{
 
 use bytes::{Buf as _, Bytes};
 use docent::{
-    ByteStream, Connecting, Host, Transport, protocol::dissect::Dissector, session::planted,
+    config::Host,
+    runtime::{ByteStream, Connecting, Transport},
 };
+use docent_protocol::dissect::Dissector;
+use docent_session::planted;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{

@@ -404,7 +404,7 @@ impl Ensemble {
     }
 
     /// Like [`poll_transmit`](Self::poll_transmit), into the caller's buffer. Returns whether there was any output.
-    pub fn poll_transmit_into(&mut self, id: ConnectionId, out: &mut BytesMut) -> bool {
+    pub(crate) fn poll_transmit_into(&mut self, id: ConnectionId, out: &mut BytesMut) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
         if self.members.get(connection.member).is_some_and(|member| member.mute) {
             return false;

@@ -45,14 +45,15 @@ use std::{
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 
 use self::proxy::{Port, Settings, Shared};
-pub use docent_protocol::dissect::Direction;
+pub use docent_protocol::{ErrorCode, dissect::Direction};
 
+use self::text::lines;
 pub use self::{
     compare::{CompareOptions, Difference, compare},
     json::json,
     kill_session::kill_session,
-    record::{Field, Record, Side, Value, What, reply_fields, request_fields},
-    text::{Printer, TextOptions, line, lines},
+    record::{Field, Record, Side, Value, What, reply_fields},
+    text::{Printer, TextOptions},
     trace::Trace,
 };
 use crate::fault::Fault;

@@ -206,7 +206,7 @@ pub(crate) fn path_of(fields: &[Field]) -> Option<&str> {
 
 /// The fields of a request. Credentials are left out.
 #[must_use]
-pub fn request_fields(request: &Request<'_>) -> Vec<Field> {
+pub(crate) fn request_fields(request: &Request<'_>) -> Vec<Field> {
     let (Request::Multi(ops) | Request::MultiRead(ops)) = request else {
         return fields(request.fields());
     };
@@ -218,6 +218,8 @@ pub fn request_fields(request: &Request<'_>) -> Vec<Field> {
 }
 
 /// The fields of a reply.
+// Public for tests, which compare replies.
+#[doc(hidden)]
 #[must_use]
 pub fn reply_fields(reply: &Reply<'_>) -> Vec<Field> {
     match reply {

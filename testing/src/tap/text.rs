@@ -33,7 +33,7 @@ impl Default for TextOptions {
 
 /// Formats the records, one line each.
 #[must_use]
-pub fn lines<'a>(
+pub(super) fn lines<'a>(
     records: impl IntoIterator<Item = &'a Record>,
     options: TextOptions,
 ) -> Vec<String> {
@@ -69,7 +69,7 @@ impl Printer {
 
 /// Formats one record, with its GUIDs unmasked.
 #[must_use]
-pub fn line(record: &Record, mask_sessions: bool) -> String {
+pub(super) fn line(record: &Record, mask_sessions: bool) -> String {
     let mut out = String::new();
     let arrow = match record.direction() {
         Some(Direction::ToServer) => " -> ",

@@ -1,6 +1,6 @@
 //! Permissions, and the ids of a client.
 
-use docent::protocol::{Acl, AddWatchMode, Perms, acl};
+use docent::{Acl, AddWatchMode, Perms, acl};
 use docent::{CreateMode, ErrorKind, EventType};
 
 use super::{Fixture, refused};
@@ -62,7 +62,7 @@ async fn credentials_open_nodes_that_are_closed_to_others() {
 
 async fn the_server_reports_the_ids_of_a_client() {
     let Some(fixture) = Fixture::new().await else { return };
-    let schemes = |infos: Vec<docent::session::ClientInfo>| {
+    let schemes = |infos: Vec<docent::client::ClientInfo>| {
         let mut infos: Vec<_> =
             infos.into_iter().map(|info| (info.auth_scheme, info.user)).collect();
         infos.sort();
@@ -89,7 +89,7 @@ async fn the_configuration_is_there_and_closed_to_change() {
     fixture.client.get_config().await.unwrap();
     let (_, watcher) = fixture.client.get_config_and_watch().await.unwrap();
     assert_eq!(watcher.path(), "/zookeeper/config");
-    let change = docent::session::Reconfig::Incremental { joining: None, leaving: Some("9") };
+    let change = docent::ensemble::Reconfig::Incremental { joining: None, leaving: Some("9") };
     refused(fixture.client.reconfig(change, None).await, ErrorKind::ReconfigDisabled);
 }
 

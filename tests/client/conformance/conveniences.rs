@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use docent::protocol::{Acl, Perms, acl, operation::Read};
+use docent::{Acl, Perms, acl, client::Read};
 use docent::{CreateMode, ErrorKind, EventType};
 
 use super::{Fixture, refused};
@@ -200,7 +200,10 @@ async fn a_node_that_is_created_or_deleted_ends_the_waits_for_it() {
     assert!(tokio::time::timeout(Duration::from_millis(100), wait).await.is_err());
     waiter.sync("/").await.unwrap();
     assert_eq!(waiter.metrics().watches, 0);
-    refused(waiter.check_watches("/a", docent::WatcherType::Any).await, ErrorKind::NoWatcher);
+    refused(
+        waiter.check_watches("/a", docent::watch::WatcherType::Any).await,
+        ErrorKind::NoWatcher,
+    );
 }
 
 async fn a_chrooted_clone_is_a_handle_on_the_same_session() {

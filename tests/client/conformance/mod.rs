@@ -6,7 +6,7 @@
 use std::{cell::Cell, sync::OnceLock, time::Duration};
 
 use crate::support::real::{real_server, unique_path};
-use docent::session::{Client, Config, Error};
+use docent::{Client, Config, Error};
 use docent::{CreateMode, ErrorKind, Outcome};
 use docent_testing::{
     TestingServer,

@@ -1,7 +1,7 @@
 //! Creating, reading, writing, deleting.
 
-use docent::protocol::{OpCode, sequence_number};
 use docent::{CreateMode, ErrorKind, Ttl};
+use docent::{OpCode, client::sequence_number};
 
 use super::{Fixture, refused};
 

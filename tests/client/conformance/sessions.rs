@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use docent::protocol::operation::WhoAmI;
-use docent::session::{Config, SessionToken, WhenFull};
+use docent::{Config, SessionToken, config::WhenFull};
 use docent::{ConnectionState, CreateMode, ErrorKind};
+use docent_protocol::operation::WhoAmI;
 
 use super::{Fixture, client, server};
 use crate::support::{DEADLINE, eventually, within_deadline};

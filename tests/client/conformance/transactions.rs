@@ -1,8 +1,8 @@
 //! Transactions, and reads of several nodes in one request.
 
-use docent::protocol::{OpCode, operation::Read};
-use docent::session::{ReadResult, TransactionResult};
 use docent::{CreateMode, ErrorKind, Outcome};
+use docent::{OpCode, client::Read};
+use docent::{TransactionResult, client::ReadResult};
 
 use super::{Fixture, refused};
 

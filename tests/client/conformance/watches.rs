@@ -1,7 +1,7 @@
 //! Which events are delivered, to which watchers, and when.
 
-use docent::protocol::{AddWatchMode, WatcherType};
-use docent::session::{Client, OnDrop};
+use docent::{AddWatchMode, watch::WatcherType};
+use docent::{Client, watch::OnDrop};
 use docent::{CreateMode, ErrorKind, EventType, Watcher};
 
 use super::{Fixture, refused};

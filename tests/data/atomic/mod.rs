@@ -6,8 +6,9 @@ mod lost_replies;
 use std::time::Duration;
 
 use docent::{
-    AtomicNumber, AtomicOptions, AtomicValue, Client, DistributedAtomicLong, Error, LockOptions,
-    OpCode, PromotedToLock, retry::RetryNTimes,
+    AtomicOptions, Client, DistributedAtomicLong, Error, LockOptions, OpCode,
+    atomic::{AtomicNumber, AtomicValue, PromotedToLock},
+    retry::RetryNTimes,
 };
 use docent_testing::fault::Fault;
 

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use docent::{ByteStream, Connecting, Host, Runtime, Task, Timer, Transport};
+use docent::{
+    config::Host,
+    runtime::{ByteStream, Connecting, Runtime, Task, Timer, Transport},
+};
 use smol::net::TcpStream;
 use tokio_util::compat::FuturesAsyncReadCompatExt as _;
 

@@ -3,12 +3,8 @@
 use std::{process::Command, time::Duration};
 
 use docent::{
-    Client, Config, ConnectionState, ErrorKind,
-    protocol::OpCode,
-    recipes::{
-        Error,
-        locks::{InterProcessMutex, LockGuard, Owner},
-    },
+    Client, Config, ConnectionState, Error, ErrorKind, OpCode,
+    locks::{InterProcessMutex, LockGuard, Owner},
 };
 use docent_testing::{TestingServer, fault::Fault, tap::TapClient};
 
@@ -295,7 +291,7 @@ async fn a_closed_client_acquires_nothing_and_wakes_its_waiters(fixture: Fixture
 
 async fn an_acl_without_create_permission_fails_the_acquire(fixture: Fixture) {
     let a = contender(&fixture, "A").await;
-    let read_only = docent::protocol::acl::READ_ACL_UNSAFE;
+    let read_only = docent::acl::READ_ACL_UNSAFE;
     let parent = fixture.path.rsplit_once('/').unwrap().0.to_owned();
     let _ = a.client.create(&parent, b"", docent::CreateMode::Container).await;
     a.client

@@ -5,12 +5,9 @@ mod faults;
 use std::sync::{Arc, Mutex};
 
 use docent::{
-    Acl, CreateMode, ErrorKind,
-    protocol::{OpCode, acl},
-    recipes::{
-        AclProvider,
-        locks::{InterProcessMutex, LockInternalsDriver, LockOptions},
-    },
+    Acl, CreateMode, ErrorKind, OpCode,
+    acl::{self, AclProvider},
+    locks::{InterProcessMutex, LockInternalsDriver, LockOptions},
 };
 use docent_testing::{fault::Fault, tap::Record};
 
@@ -62,7 +59,7 @@ async fn an_empty_namespace_changes_no_path(fixture: Fixture) {
     let guard = mutex.acquire().await.unwrap();
     assert!(guard.lock_path().starts_with(&format!("{}/_c_", fixture.path)));
     guard.release().await.unwrap();
-    let semaphore = docent::recipes::locks::InterProcessSemaphoreV2::with_options(
+    let semaphore = docent::locks::InterProcessSemaphoreV2::with_options(
         &client,
         &format!("{}/semaphore", fixture.path),
         1,
@@ -185,8 +182,8 @@ impl LockInternalsDriver for YoungestFirst {
         &self,
         children: &[&'a str],
         lock_name: &str,
-    ) -> Vec<docent::recipes::locks::standard_lock_internals_driver::Contender<'a>> {
-        use docent::recipes::locks::standard_lock_internals_driver::sorted_contenders;
+    ) -> Vec<docent::locks::standard_lock_internals_driver::Contender<'a>> {
+        use docent::locks::standard_lock_internals_driver::sorted_contenders;
         let mut all = sorted_contenders(children.iter().copied(), lock_name);
         // The holder stays first.
         if let Some(waiters) = all.get_mut(1..) {
@@ -297,7 +294,7 @@ async fn a_node_ahead_that_cannot_be_watched_ends_the_acquire(fixture: Fixture) 
     impl AclProvider for Unreadable {
         fn acl_for_path(&self, path: &str) -> Option<&[Acl<'static>]> {
             const WITHOUT_READ: &[Acl<'static>] =
-                &[Acl::new(docent::protocol::Perms::DELETE, "world", "anyone")];
+                &[Acl::new(docent::Perms::DELETE, "world", "anyone")];
             path.contains("lock-").then_some(WITHOUT_READ)
         }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use docent::{CreateMode, EventType, recipes::locks::Revoker, session::retry::RetryOneTime};
+use docent::{CreateMode, EventType, locks::Revoker, retry::RetryOneTime};
 
 use super::{
     diagram::Diagram,

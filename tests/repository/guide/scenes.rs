@@ -3,10 +3,9 @@
 use std::{future::Future, pin::Pin};
 
 use docent::{
-    CacheEvent, CacheOptions, ConnectionState, CreateMode, CuratorCache, ErrorKind, EventType,
-    Events, LeaderLatch, Outcome,
-    protocol::{AddWatchMode, OpCode},
-    recipes::locks::{
+    AddWatchMode, CacheEvent, CacheOptions, ConnectionState, CreateMode, CuratorCache, ErrorKind,
+    EventType, Events, LeaderLatch, OpCode, Outcome,
+    locks::{
         InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
         InterProcessSemaphoreV2, LockGuard,
     },

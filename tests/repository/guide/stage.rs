@@ -2,11 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Debug, future::Future, time::Duration};
 
-use docent::{
-    Client,
-    recipes::locks::LockOptions,
-    session::{Config, retry::RetryNTimes},
-};
+use docent::{Client, Config, locks::LockOptions, retry::RetryNTimes};
 use docent_testing::{
     TestingServer,
     tap::{Record, Tap, TapClient, What},

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use docent_session::{Client, Instant, Transaction};
+use docent_session::{Client, Transaction, runtime::Instant};
 
 use super::record::{Holder, Record};
 use crate::{planted, protection::split};

@@ -34,7 +34,7 @@ mod take;
 use std::{fmt, sync::Arc, time::Duration};
 
 use docent_protocol::CreateMode;
-use docent_session::{Client, Clock, Error, ErrorKind, retry::RetryLoop};
+use docent_session::{Client, Error, ErrorKind, retry::RetryLoop, runtime::Clock};
 
 use self::{
     claim::{StrictClaim, waited},

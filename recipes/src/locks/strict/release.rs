@@ -2,7 +2,7 @@
 //!
 //! A missing node counts as released: its session has ended, or the reply to an earlier release was lost.
 
-use docent_session::{Client, ErrorKind, Instant};
+use docent_session::{Client, ErrorKind, runtime::Instant};
 use tracing::debug;
 
 use super::StrictClaim;

@@ -9,7 +9,10 @@ use std::{
 };
 
 use docent_session::{
-    Client, Error, ErrorKind, Instant, SessionClaim, TransactionResponse, WeakClient,
+    Client, Error, ErrorKind,
+    client::{TransactionResponse, WeakClient},
+    runtime::Instant,
+    session::SessionClaim,
 };
 use tracing::debug;
 

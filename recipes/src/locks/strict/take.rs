@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use docent_protocol::Stat;
 use docent_session::{
-    Client, Error, ErrorKind, Instant, Outcome, SessionClaim, Transaction, retry::RetryLoop,
+    Client, Error, ErrorKind, Outcome, Transaction, retry::RetryLoop, runtime::Instant,
+    session::SessionClaim,
 };
 use tracing::debug;
 

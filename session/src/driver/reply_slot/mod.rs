@@ -24,7 +24,7 @@ use tracing::{Span, trace, trace_span};
 
 use crate::{
     Error, ErrorKind, Outcome,
-    machine::{Answers, Body, MAX_MEMORY_FACTOR, Reply},
+    machine::{Answers, Body, Reply, answers::MAX_MEMORY_FACTOR},
 };
 
 /// The largest capacity of a path, in bytes, with which a slot is reused.

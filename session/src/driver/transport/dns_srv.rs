@@ -9,7 +9,7 @@ use hickory_resolver::{
 };
 use tokio::runtime::Handle;
 
-use crate::Host;
+use crate::config::Host;
 
 /// Asks the DNS servers of the system. Their list is read each time, and nothing is kept between two lookups.
 pub(super) async fn lookup(name: &str) -> io::Result<Vec<Host>> {

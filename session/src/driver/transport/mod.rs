@@ -4,7 +4,7 @@ use std::{fmt, future::Future, io, pin::Pin, time::Duration};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::Host;
+use crate::config::Host;
 
 #[cfg(feature = "dns-srv")]
 mod dns_srv;
@@ -36,13 +36,13 @@ pub type ServerLookup<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<Host>>> +
 /// # Example
 ///
 /// Connections through a SOCKS5 proxy (RFC 1928), which resolves the names of the servers. For TLS through the proxy:
-/// [`TlsOptions::with_transport`](crate::TlsOptions::with_transport).
+/// [`TlsOptions::with_transport`](crate::tls::TlsOptions::with_transport).
 ///
 /// ```
 /// # extern crate docent_session as docent;
 /// use std::{io, time::Duration};
 ///
-/// use docent::{ByteStream, Config, Connecting, Host, Transport};
+/// use docent::{Config, config::Host, runtime::{ByteStream, Connecting, Transport}};
 /// use tokio::{
 ///     io::{AsyncReadExt as _, AsyncWriteExt as _},
 ///     net::TcpStream,

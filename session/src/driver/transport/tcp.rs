@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{super::clock::Clock, ByteStream, Connecting, Transport};
-use crate::{Error, ErrorKind, Host};
+use crate::{Error, ErrorKind, config::Host};
 
 /// How long the drop of a connection that was shut down waits for the server. The server need not reply in this time:
 /// it only has to read the requests that it has received.
@@ -51,7 +51,7 @@ impl Transport for Tcp {
 /// ```
 /// # extern crate docent_session as docent;
 /// use std::time::Duration;
-/// use docent::{Config, TcpOptions};
+/// use docent::{Config, runtime::TcpOptions};
 ///
 /// let tcp = TcpOptions::new()
 ///     .with_keepalive(Duration::from_secs(15), Duration::from_secs(5), 3)?
@@ -61,7 +61,7 @@ impl Transport for Tcp {
 /// # Ok::<(), docent::Error>(())
 /// ```
 ///
-/// For TLS: [`TlsOptions::with_transport`](crate::TlsOptions::with_transport).
+/// For TLS: [`TlsOptions::with_transport`](crate::tls::TlsOptions::with_transport).
 #[derive(Debug, Clone, Default)]
 pub struct TcpOptions {
     keepalive: Option<TcpKeepalive>,

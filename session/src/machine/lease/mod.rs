@@ -203,6 +203,8 @@ impl SessionLease {
 
     /// Records that an operation is of no use on these servers, although they reply to it: [`lacks`](Self::lacks) is true
     /// from now on. Requests of it are still sent.
+    // Public for the cache of docent-recipes.
+    #[doc(hidden)]
     pub fn note_unusable(&self, op: OpCode) {
         self.operations.note_unusable(op);
     }
@@ -227,7 +229,7 @@ impl SessionClaim {
     }
 
     /// Whether the session is not known to be lost and its naive bound has not expired since the claim was made. Best
-    /// effort, see the [module](crate::SessionLease). `now` is the time of the client's clock: `false` for a later time
+    /// effort, see the [module](crate::session::SessionLease). `now` is the time of the client's clock: `false` for a later time
     /// is final too. The first `false` of a deadline that has passed wakes the tasks in [`lost`](Self::lost).
     #[must_use]
     pub fn is_valid(&self, now: Instant) -> bool {
@@ -280,7 +282,7 @@ impl SessionClaim {
     ///
     /// ```
     /// # extern crate docent_session as docent;
-    /// use docent::SessionClaim;
+    /// use docent::session::SessionClaim;
     ///
     /// async fn stop_when_lost(claim: SessionClaim, stop: impl FnOnce()) {
     ///     claim.lost().await;

@@ -13,8 +13,8 @@ use std::{
 
 use crate::time::Instant;
 
-/// The time and a timer for [`SessionClaim::lost`](crate::SessionClaim::lost). The driver of a session gives one to each
-/// lease with [`SessionLease::set_timer`](crate::SessionLease::set_timer).
+/// The time and a timer for [`SessionClaim::lost`](crate::session::SessionClaim::lost). The driver of a session gives one to each
+/// lease with [`SessionLease::set_timer`](crate::session::SessionLease::set_timer).
 pub trait LeaseTimer: fmt::Debug + Send + Sync {
     /// The time on the clock of the session.
     fn now(&self) -> Instant;

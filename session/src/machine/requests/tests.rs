@@ -6,7 +6,7 @@ use docent_protocol::{operation::GetData, request::ReadRequest};
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
-use crate::WhenFull;
+use crate::config::WhenFull;
 
 #[derive(Debug, Clone)]
 enum Op {

@@ -11,7 +11,7 @@ use crate::machine::connect_string::Host;
 
 /// A SASL mechanism with its credential: how a client proves its identity to a server.
 ///
-/// [`SaslCredential`](crate::SaslCredential) is DIGEST-MD5, and the crate `docent-gssapi` has GSSAPI (Kerberos).
+/// [`SaslCredential`](crate::sasl::SaslCredential) is DIGEST-MD5, and the crate `docent-gssapi` has GSSAPI (Kerberos).
 /// [`Config::with_sasl_mechanism`](crate::Config::with_sasl_mechanism) takes any implementation. The session starts an
 /// exchange on each connection, before any other request, and carries its tokens. Their contents, and whether the
 /// server has proved itself, are the decision of the mechanism. So is the negotiation of a security layer: a server of
@@ -25,7 +25,7 @@ use crate::machine::connect_string::Host;
 ///
 /// ```
 /// # extern crate docent_session as docent;
-/// use docent::{Config, SaslAction, SaslContext, SaslError, SaslExchange, SaslMechanism};
+/// use docent::{Config, sasl::{SaslAction, SaslContext, SaslError, SaslExchange, SaslMechanism}};
 ///
 /// struct Plain {
 ///     user: String,

@@ -292,7 +292,7 @@ fn all_calls_to_close_end_alike_at_the_earliest_of_their_times() {
 
 #[test]
 fn a_full_queue_does_not_keep_a_close_from_its_place_at_the_end() {
-    for when_full in [crate::WhenFull::Fail, crate::WhenFull::Wait] {
+    for when_full in [crate::config::WhenFull::Fail, crate::config::WhenFull::Wait] {
         let config = config()
             .with_when_full(when_full)
             .with_max_requests(1)

@@ -4,7 +4,7 @@
 use docent_protocol::AddWatchMode;
 
 use super::*;
-use crate::{WhenFull, machine::visited::take_visited};
+use crate::{config::WhenFull, machine::visited::take_visited};
 
 /// The visited entries that a call may cost on average: a few lookups, and its share of tables that shrink.
 const EACH: usize = 8;

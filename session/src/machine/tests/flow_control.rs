@@ -1,7 +1,7 @@
 //! Requests that wait for capacity instead of being refused.
 
 use super::*;
-use crate::WhenFull;
+use crate::config::WhenFull;
 
 fn waiting(max_requests: usize) -> Scenario {
     let config = config().with_when_full(WhenFull::Wait).with_max_requests(max_requests).unwrap();

@@ -1,7 +1,7 @@
 //! How long a session may be believed in: what renews the lease, and when the session is lost for want of that.
 
 use super::*;
-use crate::{Backoff, SessionToken};
+use crate::{SessionToken, config::Backoff};
 
 impl Scenario {
     /// A session of the quorum, and then a read-only server that takes it up (3.4 to 3.6).

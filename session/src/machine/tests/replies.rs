@@ -1,7 +1,7 @@
 //! Replies on their way to their callers.
 
 use super::*;
-use crate::machine::{MAX_MEMORY_FACTOR, MAX_SHARED_INPUT};
+use crate::machine::answers::{MAX_MEMORY_FACTOR, MAX_SHARED_INPUT};
 
 /// Answers, and whether each came behind events that were not polled yet.
 #[derive(Default)]

@@ -6,7 +6,8 @@ use docent_protocol::reply::SaslReply;
 
 use super::*;
 use crate::{
-    SaslAction, SaslContext, SaslError, SaslExchange, SaslMechanism, machine::SaslStepResult,
+    machine::SaslStepResult,
+    sasl::{SaslAction, SaslContext, SaslError, SaslExchange, SaslMechanism},
 };
 
 /// A mechanism that says `begin HOST`, then `more`, then `last`, if the server says `go on` each time.

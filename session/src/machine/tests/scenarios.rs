@@ -239,7 +239,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..80),
     ) {
         let config = config()
-            .with_when_full(crate::WhenFull::Wait)
+            .with_when_full(crate::config::WhenFull::Wait)
             .with_request_timeout(ms(9000)).unwrap().with_max_requests(2).unwrap();
         run(config, steps)?;
     }

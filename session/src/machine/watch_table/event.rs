@@ -7,7 +7,7 @@ use docent_protocol::{EventType, KeeperState};
 /// The path of a node: text that is cheap to clone, and compares with a `&str`.
 ///
 /// ```
-/// # use docent_session::NodePath;
+/// # use docent_session::watch::NodePath;
 /// let path = NodePath::from("/locks/printer");
 /// assert!(path == "/locks/printer" && path.starts_with("/locks/"));
 /// ```

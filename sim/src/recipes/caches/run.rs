@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use docent::{CacheEvent, CacheOptions, CachedNode, CuratorCache, Events, OpCode};
+use docent::{CacheEvent, CacheOptions, CuratorCache, Events, OpCode, cache::CachedNode};
 
 use super::{
     steps::{CacheKind, CacheStep},

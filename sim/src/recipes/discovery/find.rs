@@ -9,12 +9,13 @@ use std::{
     time::Duration,
 };
 
-use docent::{Instant, session::planted};
+use docent::runtime::Instant;
 use docent_discovery::{
     DownInstancePolicy, Events, ProviderOptions, ProviderStrategy, RandomStrategy,
     RoundRobinStrategy, ServiceCache, ServiceCacheEvent, ServiceDiscovery, ServiceInstance,
     ServiceProvider, StickyStrategy,
 };
+use docent_session::planted;
 
 use super::{
     check::{Services, Shown},

@@ -7,11 +7,12 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use docent::{ErrorKind, session::planted};
+use docent::ErrorKind;
 use docent_discovery::{
     DiscoveryOptions, Error, InstanceSerializer, JsonInstanceSerializer, SerializerError,
     ServiceDiscovery, ServiceInstance, ServiceType,
 };
+use docent_session::planted;
 
 use super::{
     check::{self, NewServing, SERVICES, Serving, Shown},

@@ -8,8 +8,8 @@ use std::{
 };
 
 use docent::{
-    CloseMode, ConnectionStateErrorPolicy, ErrorKind, LeaderLatch, LeaderOptions, LeaderSelector,
-    Leadership, LeadershipChange, Term,
+    ErrorKind, LeaderLatch, LeaderOptions, LeaderSelector, Leadership,
+    leader::{CloseMode, ConnectionStateErrorPolicy, LeadershipChange, Term},
 };
 
 use super::{

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use docent::{CancellationToken, Client, EventType, LockGuard, SessionLease};
+use docent::{Client, EventType, LockGuard, locks::CancellationToken, session::SessionLease};
 
 use crate::{
     checks::proof::Proof,

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use docent::recipes::locks::REVOKE_MESSAGE;
+use docent::locks::REVOKE_MESSAGE;
 
 use super::{
     belief::{Belief, Mode, Part, conflict},

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use docent::{CancellationToken, Client, LockGuard};
+use docent::{Client, LockGuard, locks::CancellationToken};
 
 use super::{
     belief::{Belief, Mode, Part, continued_write},

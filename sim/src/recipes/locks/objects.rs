@@ -7,9 +7,9 @@ use std::{
 };
 
 use docent::{
-    Client, Error, InterProcessLock, InterProcessMultiLock, InterProcessMutex,
-    InterProcessReadWriteLock, InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockOptions,
-    Owner, SharedCount, StrictMutex,
+    Client, Error, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
+    InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockOptions, Owner, SharedCount,
+    StrictMutex, locks::InterProcessLock,
 };
 
 use super::{

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use docent::{
-    Client, Error, Events, GroupMember, NodeEvent, PersistentNode, PersistentTtlNode, Stat,
+    Client, Error, Events, GroupMember, PersistentNode, PersistentTtlNode, Stat, nodes::NodeEvent,
 };
 
 use crate::{

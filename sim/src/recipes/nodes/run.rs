@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use docent::{
-    CreateMode, GroupMember, NodeEvent, NodeOptions, PersistentNode, PersistentTtlNode,
-    protocol::Ttl,
+    CreateMode, GroupMember, NodeOptions, PersistentNode, PersistentTtlNode, Ttl, nodes::NodeEvent,
 };
 use docent_testing::server::Version;
 

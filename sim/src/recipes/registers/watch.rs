@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use docent::{AddWatchMode, ErrorKind, EventType, SessionLease, WatchedEvent, Watcher};
+use docent::{AddWatchMode, ErrorKind, EventType, WatchedEvent, Watcher, session::SessionLease};
 use docent_testing::server::Version;
 
 use super::{

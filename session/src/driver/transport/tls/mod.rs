@@ -21,7 +21,7 @@ use self::{
     renewal::Current,
 };
 use super::{ByteStream, Connecting, Tcp, Transport};
-use crate::{Error, Host};
+use crate::{Error, config::Host};
 
 pub use self::options::TlsOptions;
 

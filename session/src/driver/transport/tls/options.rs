@@ -38,7 +38,7 @@ use crate::{Error, ErrorKind, driver::transport::Transport};
 /// ```no_run
 /// # extern crate docent_session as docent;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use docent::{Config, TlsOptions};
+/// use docent::{Config, tls::TlsOptions};
 ///
 /// let tls = TlsOptions::new()
 ///     .with_roots(&std::fs::read("ca.pem")?)
@@ -62,7 +62,7 @@ use crate::{Error, ErrorKind, driver::transport::Transport};
 /// ```no_run
 /// # extern crate docent_session as docent;
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use docent::{Config, TlsOptions};
+/// use docent::{Config, tls::TlsOptions};
 ///
 /// let tls = TlsOptions::new()
 ///     .with_roots_file("/etc/zookeeper/ca.pem")
@@ -85,7 +85,7 @@ use crate::{Error, ErrorKind, driver::transport::Transport};
 /// # extern crate docent_session as docent;
 /// use std::{fmt, io, time::Duration};
 ///
-/// use docent::{ByteStream, Connecting, Host, Tcp, Transport};
+/// use docent::{runtime::{ByteStream, Connecting, Tcp, Transport}, config::Host};
 /// use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
 ///
 /// /// Made of an `Arc<rustls::ClientConfig>`.
@@ -255,8 +255,8 @@ impl TlsOptions {
         self
     }
 
-    /// Sets how the connections below TLS are made: with [`TcpOptions`](crate::TcpOptions), or through a proxy. Default:
-    /// [`Tcp`](crate::Tcp).
+    /// Sets how the connections below TLS are made: with [`TcpOptions`](crate::runtime::TcpOptions), or through a proxy.
+    /// Default: [`Tcp`](crate::runtime::Tcp).
     #[must_use]
     pub fn with_transport(mut self, transport: impl Transport) -> Self {
         self.transport = Some(Arc::new(transport));
