@@ -5,7 +5,7 @@
 use std::{error::Error, thread, time::Duration};
 
 use docent::blocking::{Blocking, Client, InterProcessMutex, wait};
-use docent::{AddWatchMode, CreateMode, Watcher};
+use docent::{AddWatchMode, CreateMode, CreateOptions, Watcher};
 use docent_testing::TestingServer;
 
 const LOG: &str = "/examples/blocking/log";
@@ -43,7 +43,7 @@ fn main() -> Result<()> {
     let connect = std::env::var("DOCENT_CONNECT").unwrap_or_else(|_| embedded.connect_string());
 
     let client = Client::connect(&connect)?;
-    client.create_with_parents(LOG, b"", CreateMode::Persistent)?;
+    client.create(LOG, b"", CreateOptions::new(CreateMode::Persistent).with_parents())?;
     let watcher = client.add_watch(LOG, AddWatchMode::Persistent)?;
     let follower = thread::spawn(move || follow(watcher));
     // Threads share a client.

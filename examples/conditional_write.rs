@@ -2,7 +2,7 @@
 //!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
-use docent::{Client, CreateMode, Error, ErrorKind};
+use docent::{Client, CreateMode, CreateOptions, Error, ErrorKind};
 use docent_testing::TestingServer;
 
 const SHOP: &str = "/examples/conditional-write";
@@ -38,7 +38,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let embedded = TestingServer::start().await?;
     let connect = std::env::var("DOCENT_CONNECT").unwrap_or_else(|_| embedded.connect_string());
     let client = Client::connect(&connect).await?;
-    client.create_with_parents(&format!("{SHOP}/stock"), b"5", CreateMode::Persistent).await?;
+    client
+        .create(
+            &format!("{SHOP}/stock"),
+            b"5",
+            CreateOptions::new(CreateMode::Persistent).with_parents(),
+        )
+        .await?;
     println!("before it opens: {}", sell(&client).await?);
     client.create(&format!("{SHOP}/open"), b"", CreateMode::Persistent).await?;
     let (one, two, three) = tokio::join!(sell(&client), sell(&client), sell(&client));

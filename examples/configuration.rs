@@ -3,7 +3,8 @@
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
 use docent::{
-    CacheEvent, CacheOptions, Client, CreateMode, CuratorCache, Events, cache::CachedNode,
+    CacheEvent, CacheOptions, Client, CreateMode, CreateOptions, CuratorCache, Events,
+    cache::CachedNode,
 };
 use docent_testing::TestingServer;
 use tokio::sync::watch;
@@ -47,13 +48,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let connect_string =
         std::env::var("DOCENT_CONNECT").unwrap_or_else(|_| embedded.connect_string());
     let client = Client::connect(&connect_string).await?;
-    client.create_parents(PATH, CreateMode::Persistent).await?;
+    let options = CreateOptions::new(CreateMode::Persistent).with_parents();
     let (cache, events) =
         CuratorCache::start_with_events(&client, PATH, CacheOptions::single_node())?;
     let (sender, mut settings) = watch::channel(Settings::default());
     tokio::spawn(reload(cache.clone(), events, sender));
     for text in ["workers = 2", "workers = 5", "workers = many", "workers = 3"] {
-        client.create_or_set(PATH, text.as_bytes()).await?;
+        client.create_or_set(PATH, text.as_bytes(), options).await?;
         settings.changed().await?;
         let Settings { workers, rejected } = settings.borrow_and_update().clone();
         println!("{text}: {workers} workers, rejected: {rejected:?}");

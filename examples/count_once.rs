@@ -43,8 +43,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let connect_string =
         std::env::var("DOCENT_CONNECT").unwrap_or_else(|_| embedded.connect_string());
     let client = Client::connect(&connect_string).await?;
-    client.create_parents(&format!("{COUNTED}/order"), CreateMode::Persistent).await?;
-    client.create_or_set(COUNT, &0_i64.to_be_bytes()).await?;
+    client.ensure_path(COUNTED, CreateMode::Persistent).await?;
+    client.create_or_set(COUNT, &0_i64.to_be_bytes(), CreateMode::Persistent).await?;
     let mut new = 0;
     for _delivery in 0..3 {
         let orders: Vec<_> = (0..20).map(|order| format!("order-{order}")).collect();

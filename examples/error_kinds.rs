@@ -2,7 +2,7 @@
 //!
 //! On an embedded server in this process, behind a proxy that breaks the connection.
 
-use docent::{Client, CreateMode, Error, ErrorKind, OpCode, Outcome};
+use docent::{Client, CreateMode, CreateOptions, Error, ErrorKind, OpCode, Outcome};
 use docent_testing::{TestingServer, fault::Fault, tap::Tap};
 
 /// The answer for most programs; the table of this page has the answer for each kind.
@@ -30,9 +30,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tap = Tap::start(&server.connect_string()).await?;
     let client = Client::connect(&tap.connect_string()).await?;
     let path = "/examples/error-kinds";
-    client.create_parents(path, CreateMode::Persistent).await?;
-    show("create", client.create(path, b"", CreateMode::Ephemeral).await);
-    show("create again", client.create(path, b"", CreateMode::Ephemeral).await);
+    let options = CreateOptions::new(CreateMode::Ephemeral).with_parents();
+    show("create", client.create(path, b"", options).await);
+    show("create again", client.create(path, b"", options).await);
     show("set with an old version", client.set_data(path, b"", Some(7)).await);
     show("a path without a slash", client.get_data("examples").await);
     // The server has not received it.

@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // The server does this when Alice's session ends while she is paused or cut off. Here Bob's client does it, so
     // that there is nothing to wait for.
-    bob.delete(alices.lock_path(), None).await?;
+    bob.delete(alices.path(), None).await?;
 
     let bobs = InterProcessMutex::new(&bob, "/examples/fencing")?.acquire().await?;
     println!("Alice believes: {}, Bob believes: {}", alices.is_held(), bobs.is_held());

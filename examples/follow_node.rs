@@ -40,8 +40,8 @@ async fn follow(client: Client, texts: mpsc::UnboundedSender<String>) -> Result<
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = TestingServer::start().await?;
     let admin = Client::connect(&server.connect_string()).await?;
-    admin.create_parents(PATH, docent::CreateMode::Persistent).await?;
-    admin.create_or_set(PATH, b"one").await?;
+    let options = docent::CreateOptions::new(docent::CreateMode::Persistent).with_parents();
+    admin.create_or_set(PATH, b"one", options).await?;
     let tap = Tap::start(&server.connect_string()).await?;
     let (port, (sender, mut texts)) = (tap.client("follower").await?, mpsc::unbounded_channel());
     let follower = Client::connect(&port.connect_string()).await?;

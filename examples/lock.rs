@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             for _ in 0..5 {
                 let guard = mutex.acquire().await?;
                 let token = guard.fencing_token().await?;
-                println!("client {number} holds {} with token {token}", guard.lock_path());
+                println!("client {number} holds {} with token {token}", guard.path());
                 resource.work().await;
                 guard.release().await?;
             }

@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let soon = Duration::from_millis(100);
 
     let guard = both.acquire().await?;
-    println!("held together: {} locks", guard.lock_paths().count());
+    println!("held together: {} locks", guard.paths().count());
     println!("the printer alone: {}", printer.acquire_timeout(soon).await?.is_some());
     println!("the paper alone: {}", paper.acquire_timeout(soon).await?.is_some());
     guard.release().await?;

@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (alice, bob) =
         (Client::connect(&connect_string).await?, Client::connect(&connect_string).await?);
     for parent in [ITEMS, RESULTS] {
-        alice.create_parents(&format!("{parent}/item"), CreateMode::Persistent).await?;
+        alice.ensure_path(parent, CreateMode::Persistent).await?;
     }
     for _ in 0..20 {
         let item = format!("{ITEMS}/item-");
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let alices = InterProcessMutex::new(&alice, "/examples/queue/lock")?.acquire().await?;
     println!("Alice has processed {}", consume(&alice, &alices, 7).await?);
     // The server does this when Alice's session ends while she is paused or cut off.
-    bob.delete(alices.lock_path(), None).await?;
+    bob.delete(alices.path(), None).await?;
     let bobs = InterProcessMutex::new(&bob, "/examples/queue/lock")?.acquire().await?;
     println!("Alice continues: {}", consume(&alice, &alices, 1).await.is_ok());
     println!("Bob has processed {}", consume(&bob, &bobs, 100).await?);

@@ -15,7 +15,7 @@ async fn transfer(mutex: &InterProcessMutex, owner: &Owner, bobs: &Bob) -> Resul
     for step in ["withdraws", "deposits"] {
         // The same owner: nothing is sent, and the acquire does not wait.
         let inner = mutex.acquire_as(owner).await?;
-        println!("Alice {step}, by the same lock node: {}", inner.lock_path() == guard.lock_path());
+        println!("Alice {step}, by the same lock node: {}", inner.path() == guard.path());
         inner.release().await?;
     }
     println!("Alice has released the inner holds; {}", bobs.turn().await?);

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use docent::retry::ExponentialBackoffRetry;
-use docent::{Client, CreateMode, Error, OpCode, Outcome};
+use docent::{Client, CreateMode, CreateOptions, Error, OpCode, Outcome};
 use docent_testing::{TestingServer, fault::Fault, tap::Tap};
 
 const PATH: &str = "/examples/retry-call";
@@ -34,10 +34,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A proxy that loses requests and replies, and breaks the connection each time.
     let tap = Tap::start(&server.connect_string()).await?;
     let client = Client::connect(&tap.connect_string()).await?;
-    client.create_parents(PATH, CreateMode::Persistent).await?;
     // Creates or overwrites: the same once or twice, so it may be repeated whatever the outcome.
     let policy = ExponentialBackoffRetry::new(Duration::from_millis(50), 5);
-    client.retry_idempotent(&policy, || client.create_or_set(PATH, b"one")).await?;
+    let options = CreateOptions::new(CreateMode::Persistent).with_parents();
+    client.retry_idempotent(&policy, || client.create_or_set(PATH, b"one", options)).await?;
 
     // A read changes nothing, and is repeated.
     tap.inject(Fault::drop_before(OpCode::GetData).times(2));

@@ -21,7 +21,7 @@ async fn worker(client: Client, started: mpsc::Sender<String>) -> Result<(), Err
     for round in 1..=2 {
         let guard = mutex.acquire().await?;
         // The receiver has ended: nothing depends on it.
-        let _ = started.send(guard.lock_path().to_owned()).await;
+        let _ = started.send(guard.path().to_owned()).await;
         tokio::select! {
             // If this is done at the same time, the loss comes first.
             biased;

@@ -5,7 +5,7 @@
 
 use std::{env, error::Error, fs};
 
-use docent::{Config, CreateMode, acl::CREATOR_ALL_ACL, tls::TlsOptions};
+use docent::{Config, CreateMode, CreateOptions, acl::CREATOR_ALL_ACL, tls::TlsOptions};
 
 fn file(variable: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let path = env::var(variable).map_err(|error| format!("{variable}: {error}"))?;
@@ -26,7 +26,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     // Only clients with this name in their certificate may read or write the node.
     client
-        .create_with_acl_and_stat("/only-mine", b"", CreateMode::Ephemeral, CREATOR_ALL_ACL)
+        .create_with_stat(
+            "/only-mine",
+            b"",
+            CreateOptions::new(CreateMode::Ephemeral).with_acl(CREATOR_ALL_ACL),
+        )
         .await?;
     println!("a node for this client alone: {}", client.get_data("/only-mine").await.is_ok());
     Ok(client.close().await?)

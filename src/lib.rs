@@ -193,9 +193,9 @@ pub use docent_session::sasl;
 pub use docent_session::tls;
 #[doc(inline)]
 pub use docent_session::{
-    Children, Client, Config, ConnectionState, EnsembleTracker, Error, ErrorKind, Events, Latest,
-    Node, Outcome, SessionToken, Transaction, TransactionResult, WatchedEvent, Watcher, client,
-    config, ensemble, error, retry, runtime, session, watch,
+    Children, Client, Config, ConnectionState, CreateOptions, EnsembleTracker, Error, ErrorKind,
+    Events, Latest, Node, Outcome, SessionToken, Transaction, TransactionResult, WatchedEvent,
+    Watcher, client, config, ensemble, error, retry, runtime, session, watch,
 };
 #[cfg(feature = "testing")]
 #[doc(no_inline)]

@@ -141,7 +141,7 @@ impl ServerArgs {
         config = config
             .with_session_timeout(session_timeout)
             .with_connection_timeout(connection_timeout)
-            .with_request_timeout(request_timeout)?
+            .with_request_timeout(request_timeout)
             .with_backoff(Backoff::new(Duration::from_millis(20), Duration::from_secs(1)));
         for auth in if self.auth.is_empty() { file.auth } else { self.auth.clone() } {
             // The message does not show the value, which may be a password.
@@ -151,7 +151,7 @@ impl ServerArgs {
             config = config.with_auth(scheme, credentials.as_bytes());
         }
         if let Some((user, password)) = self.sasl(file.sasl.as_deref())? {
-            config = config.with_sasl(&user, &password)?;
+            config = config.with_sasl(&user, &password);
         }
         let tls = tls(&Tls {
             ca: self.tls_ca.clone().or(file.tls.ca),

@@ -154,9 +154,9 @@ async fn without_a_reconnect_the_command_is_ended_and_runs_again_later() {
 async fn an_election_that_it_may_not_join_is_an_error() {
     let (server, path) = (server(), unique_path("lead"));
     let owner = client(&server).await;
-    owner.create_parents(&path, docent::CreateMode::Container).await.unwrap();
     let read = [docent::Acl::new(docent::Perms::READ, "world", "anyone")];
-    owner.create_with_acl(&path, b"", docent::CreateMode::Persistent, &read).await.unwrap();
+    let options = docent::CreateOptions::new(docent::CreateMode::Persistent).with_acl(&read);
+    owner.create(&path, b"", options).await.unwrap();
     run(&server, &["lead", "--again", &path, "--", "true"]).await.failed(77, "--auth digest");
     owner.delete(&path, None).await.unwrap();
 }

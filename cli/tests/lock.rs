@@ -7,7 +7,7 @@ use std::{
 
 use docent::{
     OpCode,
-    locks::{Held as _, InterProcessMutex, StrictMutex},
+    locks::{InterProcessMutex, StrictMutex},
 };
 use docent_testing::{fault::Fault, tap::Record};
 

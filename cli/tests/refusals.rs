@@ -4,7 +4,7 @@
 use std::{fs, process::Stdio};
 
 use crate::support::{Ran, TemporaryFile, client, docent, ended, run, server, unique_path};
-use docent::{Acl, CreateMode, Perms, acl};
+use docent::{Acl, CreateMode, CreateOptions, Perms, acl};
 use docent_testing::{
     fault::{Action, Fault},
     tap::Tap,
@@ -220,7 +220,10 @@ async fn a_hidden_node_does_not_hide_the_others() {
     let client = client(&server).await;
     for child in ["a", "b", "b/below", "c"] {
         let path = format!("{path}/{child}");
-        client.create_with_parents(&path, b"data", CreateMode::Persistent).await.unwrap();
+        client
+            .create(&path, b"data", CreateOptions::new(CreateMode::Persistent).with_parents())
+            .await
+            .unwrap();
     }
     let hidden = [Acl { perms: Perms::ADMIN | Perms::DELETE, ..acl::OPEN_ACL_UNSAFE[0] }];
     client.set_acl(&format!("{path}/b"), &hidden, None).await.unwrap();

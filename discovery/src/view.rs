@@ -203,7 +203,7 @@ mod tests {
     /// A view of a cache that has loaded nothing.
     #[tokio::test]
     async fn nothing_is_stale_before_the_first_load() {
-        let client = Config::new("127.0.0.1:1").unwrap().start();
+        let client = Config::new("127.0.0.1:1").unwrap().start().unwrap();
         let (state, _) = CuratorCache::start(&client, "/web").unwrap().state_and_events();
         let apply = |events: Vec<CacheEvent>| {
             let serializer = Arc::new(JsonInstanceSerializer::new());

@@ -92,15 +92,11 @@ const PATHS: [&str; 4] = ["/", "/a", "/a/b", "/c"];
 impl Scenario {
     fn new(flags: u8) -> Self {
         let mut config = Config::new("one:1,two:2")
-            .and_then(|config| config.with_max_reply_bytes(200))
-            .and_then(|config| config.with_max_requests(if flags & 8 != 0 { 3 } else { 1_000_000 }))
-            .and_then(|config| {
-                config.with_max_pending_bytes(if flags & 16 != 0 { 100 } else { 64 << 20 })
-            })
-            .and_then(|config| {
-                config.with_request_timeout((flags & 2 != 0).then_some(Duration::from_millis(700)))
-            })
-            .expect("valid settings")
+            .expect("a valid connect string")
+            .with_max_reply_bytes(200)
+            .with_max_requests(if flags & 8 != 0 { 3 } else { 1_000_000 })
+            .with_max_pending_bytes(if flags & 16 != 0 { 100 } else { 64 << 20 })
+            .with_request_timeout((flags & 2 != 0).then_some(Duration::from_millis(700)))
             .with_read_only(flags & 1 != 0)
             .with_session((flags & 4 != 0).then(|| SessionToken::new(7, &[1; 16], 5)));
         if flags & 32 != 0 {

@@ -1,7 +1,7 @@
 //! Kerberos for docent: SASL's mechanism GSSAPI with the rules of ZooKeeper.
 //!
 //! ```no_run
-//! use docent::{Acl, Config, CreateMode, Perms};
+//! use docent::{Acl, Config, CreateMode, CreateOptions, Perms};
 //! use docent_gssapi::Gssapi;
 //!
 //! # async fn run() -> Result<(), docent::Error> {
@@ -11,7 +11,7 @@
 //!
 //! // The id of the scheme `sasl` is the principal, by the server's rules.
 //! let ours = [Acl::new(Perms::ALL, "sasl", "app@EXAMPLE.COM")];
-//! client.create_with_acl("/ours", b"", CreateMode::Persistent, &ours).await?;
+//! client.create("/ours", b"", CreateOptions::new(CreateMode::Persistent).with_acl(&ours)).await?;
 //! # Ok(())
 //! # }
 //! ```

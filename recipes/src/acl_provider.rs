@@ -48,7 +48,23 @@ impl AclProvider for DefaultAclProvider {
     }
 }
 
-/// The ACL of a path.
-pub(crate) fn acl_of<'a>(provider: &'a dyn AclProvider, path: &str) -> &'a [Acl<'a>] {
-    provider.acl_for_path(path).unwrap_or_else(|| provider.default_acl())
+/// The ACLs of the nodes that one call creates.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Acls<'a> {
+    /// Chosen for each path.
+    Provider(&'a dyn AclProvider),
+    /// The same for all.
+    Same(&'a [Acl<'a>]),
+}
+
+impl<'a> Acls<'a> {
+    /// The ACL of a path.
+    pub(crate) fn of(self, path: &str) -> &'a [Acl<'a>] {
+        match self {
+            Self::Provider(provider) => {
+                provider.acl_for_path(path).unwrap_or_else(|| provider.default_acl())
+            }
+            Self::Same(acl) => acl,
+        }
+    }
 }

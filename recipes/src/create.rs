@@ -11,7 +11,9 @@
 use std::{sync::Arc, time::Duration};
 
 use docent_protocol::{Acl, CreateMode, OpCode, Stat};
-use docent_session::{Client, ConnectionState, Error, ErrorKind, session::SessionLease};
+use docent_session::{
+    Client, ConnectionState, CreateOptions, Error, ErrorKind, session::SessionLease,
+};
 use tracing::debug;
 
 use crate::timer;
@@ -51,7 +53,7 @@ pub(crate) async fn create(
     }
     let mut state = client.state();
     let was_connected = state.get().is_some_and(ConnectionState::is_connected);
-    let result = client.create_with_acl_and_stat(path, data, mode, acl).await;
+    let result = client.create_with_stat(path, data, CreateOptions::new(mode).with_acl(acl)).await;
     match result {
         Ok((path, stat)) => Ok(CreateReply {
             path,
@@ -109,7 +111,7 @@ async fn create_plain(
     let current = || client.session().map(|session| session.session_id());
     let before = current();
     let mode = plain_mode(mode).unwrap_or(mode);
-    let path = client.create_with_acl(path, data, mode, acl).await?;
+    let path = client.create(path, data, CreateOptions::new(mode).with_acl(acl)).await?;
     // The reply does not contain the session. It is known if the session did not change: a replaced one never
     // returns.
     let session = before.filter(|_| before == current());

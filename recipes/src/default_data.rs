@@ -94,7 +94,7 @@ mod tests {
         let mutex = InterProcessMutex::new(&client, "/lock").unwrap();
         let acquire = tokio::time::timeout(Duration::from_secs(20), mutex.acquire());
         let guard = acquire.await.expect("the acquire ends").unwrap();
-        assert_eq!(client.get_data(guard.lock_path()).await.unwrap().data, "");
+        assert_eq!(client.get_data(guard.path()).await.unwrap().data, "");
         guard.release().await.unwrap();
         let free = mutex.acquire_timeout(Duration::ZERO).await.unwrap();
         assert!(free.is_some(), "a zero timeout acquires a free lock");

@@ -48,7 +48,7 @@ pub trait Held: Send + Sync {
 }
 
 macro_rules! held {
-    ($type:ty, $path:ident) => {
+    ($type:ty) => {
         impl Held for $type {
             fn is_held(&self) -> bool {
                 Self::is_held(self)
@@ -75,7 +75,7 @@ macro_rules! held {
             }
 
             fn path(&self) -> &str {
-                Self::$path(self)
+                Self::path(self)
             }
 
             fn session_id(&self) -> i64 {
@@ -85,5 +85,5 @@ macro_rules! held {
     };
 }
 
-held!(LockGuard, lock_path);
-held!(Leadership, path);
+held!(LockGuard);
+held!(Leadership);

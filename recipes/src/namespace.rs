@@ -3,6 +3,7 @@
 //! Source: `NamespaceImpl`. Not mirrored: one of Curator's clean-ups prepends the namespace twice and never finds
 //! its node (N3 in `docs/CURATOR.md`). Here the namespace is prepended once, when the lock object is created.
 
+use docent_protocol::CreateMode;
 use docent_session::{Client, Error, retry::RetryLoop};
 use tokio::sync::OnceCell;
 
@@ -46,7 +47,7 @@ impl Namespace {
         if self.path.is_empty() {
             return Ok(());
         }
-        let parents = Parents { as_containers: true, ..options.parents() };
+        let parents = Parents { mode: CreateMode::Container, ..options.parents() };
         let create = || async {
             let mut retry = RetryLoop::new(client, &*options.retry_policy);
             while let Err(error) =

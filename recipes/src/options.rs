@@ -3,10 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use docent_protocol::CreateMode;
 use docent_session::retry::{ExponentialBackoffRetry, RetryPolicy};
 
 use crate::{
-    acl_provider::{AclProvider, DefaultAclProvider},
+    acl_provider::{AclProvider, Acls, DefaultAclProvider},
     parents::Parents,
 };
 
@@ -87,7 +88,7 @@ impl LockOptions {
     /// Places the lock below `/NAMESPACE`, which is created if it is missing. An empty namespace is none. The first
     /// acquire sends exists (3), and createContainer (19) for each missing node.
     ///
-    /// Returned paths ([`lock_path`](crate::locks::LockGuard::lock_path), participants) include the namespace: it belongs to
+    /// Returned paths ([`path`](crate::locks::LockGuard::path), participants) include the namespace: it belongs to
     /// the lock, not to the client. For a namespace of all operations of a client, add a path to its connect string.
     ///
     /// Source: `CuratorFramework.usingNamespace`, `NamespaceImpl.fixForNamespace`.
@@ -153,15 +154,16 @@ impl LockOptions {
     }
 
     pub(crate) fn parents(&self) -> Parents<'_> {
-        Parents { acl_provider: &*self.acl_provider, as_containers: self.container_parents }
+        let mode =
+            if self.container_parents { CreateMode::Container } else { CreateMode::Persistent };
+        Parents { acls: Acls::Provider(&*self.acl_provider), mode }
     }
 }
 
 impl Default for LockOptions {
     fn default() -> Self {
-        let retry_policy = ExponentialBackoffRetry::new(Duration::from_secs(1), 3);
         Self {
-            retry_policy: Arc::new(retry_policy),
+            retry_policy: default_retry_policy(),
             data: None,
             default_data: None,
             acl_provider: Arc::new(DefaultAclProvider),
@@ -171,4 +173,9 @@ impl Default for LockOptions {
             proven_renewal: None,
         }
     }
+}
+
+/// The retries of recipes without a policy of their own.
+pub(crate) fn default_retry_policy() -> Arc<dyn RetryPolicy> {
+    Arc::new(ExponentialBackoffRetry::new(Duration::from_secs(1), 3))
 }

@@ -11,19 +11,17 @@
 //! Source: Curator's `ZKPaths.mkdirs`, 5.8.0 and later.
 
 use docent_protocol::{CreateMode, path};
-use docent_session::{Client, Error, ErrorKind};
+use docent_session::{Client, CreateOptions, Error, ErrorKind};
 
-use crate::{
-    acl_provider::{AclProvider, acl_of},
-    create::create,
-};
+use crate::{acl_provider::Acls, create::create};
 
 /// How parents are created.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parents<'a> {
-    pub(crate) acl_provider: &'a dyn AclProvider,
-    /// Creates containers, otherwise persistent nodes. On servers without containers, parents are always persistent.
-    pub(crate) as_containers: bool,
+    /// The ACLs of the parents, and of the node itself.
+    pub(crate) acls: Acls<'a>,
+    /// The mode of the parents. On servers without containers, persistent nodes stand for them.
+    pub(crate) mode: CreateMode,
 }
 
 /// Whether the node at the end of the path is created as well: `makeLastNode` of `ZKPaths.mkdirs`.
@@ -71,11 +69,12 @@ async fn create_missing(
         }
     }
     for parent in missing.into_iter().rev() {
-        let acl = acl_of(parents.acl_provider, parent);
-        let result = if parents.as_containers {
+        let acl = parents.acls.of(parent);
+        let result = if parents.mode == CreateMode::Container {
             create(client, parent, b"", CreateMode::Container, acl).await.map(drop)
         } else {
-            client.create_with_acl(parent, b"", CreateMode::Persistent, acl).await.map(drop)
+            let options = CreateOptions::new(parents.mode).with_acl(acl);
+            client.create(parent, b"", options).await.map(drop)
         };
         match result {
             Ok(()) => {}

@@ -1,8 +1,8 @@
 //! The settings of a client, with their defaults and units.
 //!
 //! A [`Config`] has two parts. The machine takes `machine::Settings` only: it does not know the transport, the clock and
-//! the runtime, which are in `driver::Settings`; their setters are in `client/config.rs`. A setter refuses an invalid
-//! value, so that every configuration is valid.
+//! the runtime, which are in `driver::Settings`; their setters are in `client/config.rs`. No setter fails: one function,
+//! [`Config::validate`], knows which values are allowed.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -17,15 +17,14 @@ pub use crate::{
 
 /// The configuration of a client: its servers, timeouts, limits and credentials.
 ///
-/// Each setting has a setter, `with_` and its name, and a getter of its name. A setter whose type admits invalid values
-/// returns a `Result`, so that every `Config` is valid and starting a client with it cannot fail.
-///
-/// `connect` and `start` make a `Client` of it (feature `tokio`). A clone of `Client::config` makes another client with
-/// the same settings.
+/// Each setting has a setter, `with_` and its name, which cannot fail. `connect` and `start` make a `Client` of it (feature
+/// `tokio`). They [validate](Self::validate) the settings first, and refuse an invalid one with its name, its value, and
+/// what is allowed. A clone of `Client::config` makes another client with the same settings. The getters are those for
+/// code that adapts to a client, such as recipes.
 ///
 /// | setting | unit | default |
 /// |---|---|---|
-/// | [`connect_string`](Self::connect_string) | `host:port,host:port/chroot` | required |
+/// | [`connect_string`](Self::with_connect_string) | `host:port,host:port/chroot` | required |
 /// | [`session_timeout`](Self::with_session_timeout) | time, requested from the server | 60 s |
 /// | [`session_expiration_percent`](Self::with_session_expiration_percent) | percent of the session timeout | 100 |
 /// | [`connection_timeout`](Self::with_connection_timeout) | time without a connection, of a request | 15 s |
@@ -57,7 +56,7 @@ pub use crate::{
 ///
 /// let config = Config::new("zk1:2181,zk2:2181/app")?
 ///     .with_session_timeout(Duration::from_secs(10))
-///     .with_max_requests(1000)?;
+///     .with_max_requests(1000);
 /// assert_eq!(config.connect_string().chroot(), Some("/app"));
 /// let same: Config = "zk1:2181,zk2:2181/app".parse()?;
 /// # drop(same);
@@ -68,6 +67,9 @@ pub struct Config {
     pub(crate) session: Settings,
     #[cfg(feature = "tokio")]
     pub(crate) driver: crate::driver::Settings,
+    /// Why the user or password of the last `with_sasl` is not allowed.
+    #[cfg(feature = "sasl")]
+    invalid_sasl: Option<Error>,
 }
 
 /// As [`Config::new`]: the defaults, for the servers of a connect string.
@@ -108,6 +110,8 @@ impl Config {
             session: Settings::new(connect_string),
             #[cfg(feature = "tokio")]
             driver: crate::driver::Settings::default(),
+            #[cfg(feature = "sasl")]
+            invalid_sasl: None,
         })
     }
 
@@ -167,21 +171,13 @@ impl Config {
     /// `None`: the connection, with its requests, is given up when nothing is received for two thirds of the session
     /// timeout.
     ///
-    /// # Errors
-    ///
-    /// `InvalidConfig` when `timeout` is zero, which would fail every request.
+    /// Zero, which would fail every request, is not allowed. For one call, see `Response::timeout`.
     ///
     /// Source: `zookeeper.request.timeout`, which gives up the connection in Java.
-    pub fn with_request_timeout(
-        mut self,
-        timeout: impl Into<Option<Duration>>,
-    ) -> Result<Self, Error> {
-        let timeout = timeout.into();
-        if timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(invalid("request_timeout is 0: expected more, or `None` for no limit"));
-        }
-        self.session.request_timeout = timeout;
-        Ok(self)
+    #[must_use]
+    pub fn with_request_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.session.request_timeout = timeout.into();
+        self
     }
 
     /// How long a request may wait for its reply.
@@ -194,26 +190,13 @@ impl Config {
     /// [`Lost`](crate::ConnectionState::Lost). Default 100 (Curator's). 0 stands for the whole timeout too, as in
     /// Curator's `ConnectionStateManager`. The time counts from the last contact with a server, as for the
     /// [`SessionLease`](crate::session::SessionLease), and never ends after the lease's deadline. Curator counts from SUSPENDED.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidConfig` when `percent` is more than 100.
+    /// More than 100 is not allowed.
     ///
     /// Source: `CuratorFrameworkFactory.Builder.simulatedSessionExpirationPercent`.
-    pub fn with_session_expiration_percent(mut self, percent: u8) -> Result<Self, Error> {
-        if percent > 100 {
-            return Err(invalid(format_args!(
-                "session_expiration_percent is {percent}: expected 0 to 100"
-            )));
-        }
-        self.session.session_expiration_percent = percent;
-        Ok(self)
-    }
-
-    /// The part of the session timeout, in percent, after which a session without a connection becomes LOST.
     #[must_use]
-    pub const fn session_expiration_percent(&self) -> u8 {
-        self.session.session_expiration_percent
+    pub const fn with_session_expiration_percent(mut self, percent: u8) -> Self {
+        self.session.session_expiration_percent = percent;
+        self
     }
 
     /// Sets the delays between connection attempts. While there is a session, no delay is longer than an eighth of its
@@ -224,28 +207,14 @@ impl Config {
         self
     }
 
-    /// The delays between connection attempts.
-    #[must_use]
-    pub const fn backoff(&self) -> Backoff {
-        self.session.backoff
-    }
-
     /// Sets the size of the largest request, in bytes: the `jute.maxbuffer` of the servers. A larger request fails with
     /// [`RequestTooLarge`](ErrorKind::RequestTooLarge) and is not sent. Default 1,048,575 (theirs).
     ///
-    /// # Errors
-    ///
-    /// `InvalidConfig` when `bytes` is less than 14, the size of a read of `/`: no node could be read or written.
-    pub fn with_max_request_bytes(mut self, bytes: usize) -> Result<Self, Error> {
-        self.session.max_request_bytes =
-            at_least("max_request_bytes", bytes, READ_OF_ROOT_SIZE, "a read of `/`")?;
-        Ok(self)
-    }
-
-    /// The size of the largest request, in bytes.
+    /// Less than 14, the size of a read of `/`, is not allowed: no node could be read or written.
     #[must_use]
-    pub const fn max_request_bytes(&self) -> usize {
-        self.session.max_request_bytes
+    pub const fn with_max_request_bytes(mut self, bytes: usize) -> Self {
+        self.session.max_request_bytes = bytes;
+        self
     }
 
     /// Sets the size of the largest reply, in bytes. A larger reply fails its own request only, with
@@ -254,30 +223,21 @@ impl Config {
     /// A larger reply is still received, to be skipped. A reply of any size that takes longer than the [session
     /// timeout](Self::with_session_timeout) to arrive ends the session.
     ///
-    /// # Errors
-    ///
-    /// `InvalidConfig` when `bytes` is less than 37, the size of the reply to a handshake: no session would be possible.
-    pub fn with_max_reply_bytes(mut self, bytes: usize) -> Result<Self, Error> {
-        self.session.max_reply_bytes =
-            at_least("max_reply_bytes", bytes, HANDSHAKE_REPLY_SIZE, "the reply to a handshake")?;
-        Ok(self)
-    }
-
-    /// The size of the largest reply, in bytes.
+    /// Less than 37, the size of the reply to a handshake, is not allowed: no session would be possible.
     #[must_use]
-    pub const fn max_reply_bytes(&self) -> usize {
-        self.session.max_reply_bytes
+    pub const fn with_max_reply_bytes(mut self, bytes: usize) -> Self {
+        self.session.max_reply_bytes = bytes;
+        self
     }
 
     /// Sets the limit of the number of pending requests, sent or unsent. A request above the limit fails with
     /// [`TooManyRequests`](ErrorKind::TooManyRequests), or [waits](Self::with_when_full). Default 1,000,000.
     ///
-    /// # Errors
-    ///
-    /// `InvalidConfig` when `requests` is 0, which would refuse every request. `usize::MAX` sets no limit.
-    pub fn with_max_requests(mut self, requests: usize) -> Result<Self, Error> {
-        self.session.max_requests = not_zero("max_requests", requests)?;
-        Ok(self)
+    /// 0, which would refuse every request, is not allowed. `usize::MAX` sets no limit.
+    #[must_use]
+    pub const fn with_max_requests(mut self, requests: usize) -> Self {
+        self.session.max_requests = requests;
+        self
     }
 
     /// The limit of the number of pending requests.
@@ -290,18 +250,40 @@ impl Config {
     /// with [`TooManyRequests`](ErrorKind::TooManyRequests), unless it is the only one, or
     /// [waits](Self::with_when_full). Default 64 MiB.
     ///
-    /// # Errors
-    ///
-    /// `InvalidConfig` when `bytes` is 0. `usize::MAX` sets no limit.
-    pub fn with_max_pending_bytes(mut self, bytes: usize) -> Result<Self, Error> {
-        self.session.max_pending_bytes = not_zero("max_pending_bytes", bytes)?;
-        Ok(self)
+    /// 0 is not allowed. `usize::MAX` sets no limit.
+    #[must_use]
+    pub const fn with_max_pending_bytes(mut self, bytes: usize) -> Self {
+        self.session.max_pending_bytes = bytes;
+        self
     }
 
-    /// The limit of the size of all pending requests, in bytes.
-    #[must_use]
-    pub const fn max_pending_bytes(&self) -> usize {
-        self.session.max_pending_bytes
+    /// Checks that every setting has an allowed value. `connect` and `start` do so; a program that gives the settings to
+    /// a [`machine::Session`](crate::machine::Session) calls it.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidConfig` for the first setting with another value; the text names it, its value, and what is allowed.
+    pub fn validate(&self) -> Result<(), Error> {
+        let settings = &self.session;
+        let percent = settings.session_expiration_percent;
+        if settings.request_timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(invalid("request_timeout is 0: expected more, or `None` for no limit"));
+        }
+        if percent > 100 {
+            let text = format_args!("session_expiration_percent is {percent}: expected 0 to 100");
+            return Err(invalid(text));
+        }
+        let (requests, replies) = (settings.max_request_bytes, settings.max_reply_bytes);
+        let handshake = "the size of the reply to a handshake";
+        at_least("max_request_bytes", requests, READ_OF_ROOT_SIZE, "the size of a read of `/`")?;
+        at_least("max_reply_bytes", replies, HANDSHAKE_REPLY_SIZE, handshake)?;
+        at_least("max_requests", settings.max_requests, 1, "or every call would be refused")?;
+        at_least("max_pending_bytes", settings.max_pending_bytes, 1, "or every call would wait")?;
+        #[cfg(feature = "sasl")]
+        if let Some(error) = &self.invalid_sasl {
+            return Err(error.clone());
+        }
+        Ok(())
     }
 
     /// Sets what happens to a request above [`max_requests`](Self::with_max_requests) or
@@ -312,24 +294,12 @@ impl Config {
         self
     }
 
-    /// What happens to a request above the limits.
-    #[must_use]
-    pub const fn when_full(&self) -> WhenFull {
-        self.session.when_full
-    }
-
     /// Sets an existing session to resume, of this or another process. Default `None`: a new session is created. If
     /// another client uses the session, the two disconnect each other repeatedly.
     #[must_use]
     pub fn with_session(mut self, session: impl Into<Option<SessionToken>>) -> Self {
         self.session.session = session.into();
         self
-    }
-
-    /// The existing session to resume.
-    #[must_use]
-    pub const fn session(&self) -> Option<&SessionToken> {
-        self.session.session.as_ref()
     }
 
     /// Sets whether the client may connect to a read-only server. Default no.
@@ -360,24 +330,12 @@ impl Config {
         self
     }
 
-    /// Whether each address of the connect string leads to one server process.
-    #[must_use]
-    pub const fn direct_servers(&self) -> bool {
-        self.session.direct_servers
-    }
-
     /// Adds credentials, as [`Credential::new`], to those that are sent to each server after the handshake, before any
     /// request.
     #[must_use]
     pub fn with_auth(mut self, scheme: &str, auth: &[u8]) -> Self {
         self.session.credentials.push(Credential::new(scheme, auth));
         self
-    }
-
-    /// The credentials that are sent to each server, in this order.
-    #[must_use]
-    pub fn credentials(&self) -> &[Credential] {
-        &self.session.credentials
     }
 }
 
@@ -391,9 +349,7 @@ impl Config {
     /// reply, the client tries the next server. (3.4 closes the connection instead of refusing, which looks
     /// the same.) A server in FIPS mode has no DIGEST-MD5 (ZOOKEEPER-5043): use Kerberos, or a client certificate.
     ///
-    /// # Errors
-    ///
-    /// `InvalidConfig`, as [`SaslCredential::new`](crate::sasl::SaslCredential::new).
+    /// A user or password that [`SaslCredential::new`](crate::sasl::SaslCredential::new) refuses is not allowed.
     ///
     /// # Example
     ///
@@ -401,21 +357,21 @@ impl Config {
     /// # extern crate docent_session as docent;
     /// use docent::Config;
     ///
-    /// let config = Config::new("zk1:2181,zk2:2181")?.with_sasl("bob", "bob's password")?;
+    /// let config = Config::new("zk1:2181,zk2:2181")?.with_sasl("bob", "bob's password");
     /// # let _ = config;
     /// # Ok::<(), docent::Error>(())
     /// ```
     ///
     /// Source: `ZooKeeperSaslClient`, `DigestLoginModule`; op 102; RFC 2831.
-    pub fn with_sasl(self, user: &str, password: &str) -> Result<Self, Error> {
-        Ok(self.with_sasl_mechanism(crate::sasl::SaslCredential::new(user, password)?))
-    }
-
-    /// The SASL credential of DIGEST-MD5, which is used before the other credentials.
     #[must_use]
-    pub fn sasl(&self) -> Option<&crate::sasl::SaslCredential> {
-        let mechanism: &dyn std::any::Any = self.sasl_mechanism()?;
-        mechanism.downcast_ref()
+    pub fn with_sasl(mut self, user: &str, password: &str) -> Self {
+        match crate::sasl::SaslCredential::new(user, password) {
+            Ok(credential) => self.with_sasl_mechanism(credential),
+            Err(error) => {
+                (self.session.sasl, self.invalid_sasl) = (None, Some(error));
+                self
+            }
+        }
     }
 
     /// Authenticates the client to each server by this mechanism, as [`with_sasl`](Self::with_sasl) does by DIGEST-MD5,
@@ -426,13 +382,8 @@ impl Config {
     #[must_use]
     pub fn with_sasl_mechanism(mut self, mechanism: impl crate::sasl::SaslMechanism) -> Self {
         self.session.sasl = Some(std::sync::Arc::new(mechanism));
+        self.invalid_sasl = None;
         self
-    }
-
-    /// The SASL mechanism, with its credential.
-    #[must_use]
-    pub fn sasl_mechanism(&self) -> Option<&dyn crate::sasl::SaslMechanism> {
-        self.session.sasl.as_deref()
     }
 }
 
@@ -443,22 +394,13 @@ impl From<Config> for Settings {
     }
 }
 
-fn not_zero(setting: &str, value: usize) -> Result<usize, Error> {
-    if value == 0 {
-        Err(invalid(format_args!("{setting} is 0: expected at least 1")))
-    } else {
-        Ok(value)
+fn at_least(setting: &str, value: usize, least: usize, why: &str) -> Result<(), Error> {
+    if value < least {
+        return Err(invalid(format_args!(
+            "{setting} is {value}: expected at least {least}, {why}"
+        )));
     }
-}
-
-fn at_least(setting: &str, bytes: usize, least: usize, message: &str) -> Result<usize, Error> {
-    if bytes < least {
-        Err(invalid(format_args!(
-            "{setting} is {bytes}: expected at least {least}, the size of {message}"
-        )))
-    } else {
-        Ok(bytes)
-    }
+    Ok(())
 }
 
 fn invalid(detail: impl fmt::Display) -> Error {
@@ -474,54 +416,43 @@ mod tests {
     }
 
     #[test]
-    fn each_setting_can_be_read() {
+    fn each_setting_is_stored_and_no_secret_is_shown() {
         let token = SessionToken::new(7, b"hunter2", 9);
-        let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(2));
         let config = config()
             .with_connect_string("two:2/app".parse().unwrap())
             .with_session_timeout(Duration::from_secs(1))
             .with_connection_timeout(Duration::from_secs(2))
             .with_request_timeout(Duration::from_secs(3))
-            .unwrap()
             .with_session_expiration_percent(50)
-            .unwrap()
-            .with_backoff(backoff)
             .with_max_request_bytes(40)
-            .unwrap()
             .with_max_reply_bytes(50)
-            .unwrap()
             .with_max_requests(6)
-            .unwrap()
             .with_max_pending_bytes(7)
-            .unwrap()
             .with_when_full(WhenFull::Wait)
             .with_session(token.clone())
             .with_read_only(true)
             .with_direct_servers(true)
             .with_auth("digest", b"user:hunter2");
+        config.validate().unwrap();
         assert_eq!(config.connect_string().to_string(), "two:2/app");
         assert_eq!(config.session_timeout(), Duration::from_secs(1));
         assert_eq!(config.connection_timeout(), Duration::from_secs(2));
         assert_eq!(config.request_timeout(), Some(Duration::from_secs(3)));
-        assert_eq!(config.session_expiration_percent(), 50);
-        assert_eq!(
-            (config.backoff().first(), config.backoff().max()),
-            (backoff.first(), backoff.max())
-        );
-        assert_eq!((config.max_request_bytes(), config.max_reply_bytes()), (40, 50));
-        assert_eq!((config.max_requests(), config.max_pending_bytes()), (6, 7));
-        assert_eq!(config.when_full(), WhenFull::Wait);
-        assert_eq!(config.session(), Some(&token));
-        assert!(config.read_only() && config.direct_servers());
-        let [credential] = config.credentials() else { panic!("{config:?}") };
+        assert_eq!((config.max_requests(), config.read_only()), (6, true));
+        let settings = &config.session;
+        assert_eq!(settings.session_expiration_percent, 50);
+        assert_eq!((settings.max_request_bytes, settings.max_reply_bytes), (40, 50));
+        assert_eq!((settings.max_pending_bytes, settings.when_full), (7, WhenFull::Wait));
+        assert_eq!((settings.session.as_ref(), settings.direct_servers), (Some(&token), true));
+        let [credential] = &*settings.credentials else { panic!("{config:?}") };
         assert_eq!((credential.scheme(), credential.auth()), ("digest", &b"user:hunter2"[..]));
         let shown = format!("{config:?}");
         let secret = format!("{:?}", b"hunter2");
         let secret = secret.trim_matches(['[', ']']);
         assert!(!shown.contains("hunter2") && !shown.contains(secret), "{shown}");
 
-        let without = config.with_request_timeout(None).unwrap().with_session(None);
-        assert_eq!((without.request_timeout(), without.session()), (None, None));
+        let without = config.with_request_timeout(None).with_session(None);
+        assert_eq!((without.request_timeout(), without.session.session), (None, None));
     }
 
     // Case (Found in docent itself): a limit of 0 requests, requests of 0 bytes and a request
@@ -530,27 +461,53 @@ mod tests {
     // handshake".
     #[test]
     fn a_setting_that_allows_no_request_is_refused() {
-        let refused = |result: Result<Config, Error>, text: &str| {
-            let error = result.unwrap_err();
+        let (time, no_time) = (Duration::from_nanos(1), Duration::ZERO);
+        let allowed = [
+            config(),
+            config().with_session_expiration_percent(0),
+            config().with_session_expiration_percent(100),
+            config().with_max_reply_bytes(HANDSHAKE_REPLY_SIZE),
+            config().with_max_request_bytes(READ_OF_ROOT_SIZE),
+            config().with_request_timeout(time),
+            config().with_max_requests(1).with_max_pending_bytes(1),
+            // The last value of a setting is the one that counts.
+            config().with_max_requests(0).with_max_requests(1),
+        ];
+        for config in allowed {
+            config.validate().unwrap();
+        }
+        for (config, text) in [
+            (config().with_max_requests(0), "max_requests is 0: expected at least 1"),
+            (config().with_max_pending_bytes(0), "max_pending_bytes is 0: expected at least 1"),
+            (config().with_max_reply_bytes(36), "max_reply_bytes is 36: expected at least 37"),
+            (config().with_max_request_bytes(0), "max_request_bytes is 0: expected at least 14"),
+            (config().with_max_request_bytes(13), "max_request_bytes is 13: expected at least 14"),
+            (config().with_request_timeout(no_time), "request_timeout is 0: expected more"),
+            (
+                config().with_session_expiration_percent(101),
+                "session_expiration_percent is 101: expected 0 to 100",
+            ),
+        ] {
+            let error = config.validate().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidConfig);
             assert!(error.to_string().contains(text), "{error}");
-        };
-        refused(Config::new("one:0x"), "0x");
-        #[cfg(not(feature = "dns-srv"))]
-        refused(Config::new("dns-srv://zk.example"), "requires the feature dns-srv");
-        refused(config().with_max_requests(0), "max_requests is 0");
-        refused(config().with_max_pending_bytes(0), "max_pending_bytes is 0");
-        refused(config().with_max_reply_bytes(36), "max_reply_bytes is 36");
-        refused(config().with_max_request_bytes(0), "max_request_bytes is 0");
-        refused(config().with_max_request_bytes(13), "max_request_bytes is 13");
-        refused(config().with_request_timeout(Duration::ZERO), "request_timeout is 0");
-        refused(config().with_session_expiration_percent(101), "101: expected 0 to 100");
-        for percent in [0, 1, 100] {
-            config().with_session_expiration_percent(percent).unwrap();
         }
-        config().with_max_reply_bytes(HANDSHAKE_REPLY_SIZE).unwrap();
-        config().with_max_request_bytes(READ_OF_ROOT_SIZE).unwrap();
-        config().with_request_timeout(Duration::from_nanos(1)).unwrap();
-        config().with_max_requests(1).unwrap().with_max_pending_bytes(1).unwrap();
+        for (servers, text) in [
+            ("one:0x", "0x"),
+            #[cfg(not(feature = "dns-srv"))]
+            ("dns-srv://zk.example", "requires the feature dns-srv"),
+        ] {
+            let error = Config::new(servers).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+            assert!(error.to_string().contains(text), "{error}");
+        }
+    }
+
+    #[cfg(feature = "sasl")]
+    #[test]
+    fn a_user_that_sasl_cannot_send_is_refused_unless_it_is_replaced() {
+        let bad = config().with_sasl("", "password");
+        assert_eq!(bad.validate().unwrap_err().kind(), ErrorKind::InvalidConfig);
+        bad.with_sasl("bob", "password").validate().unwrap();
     }
 }

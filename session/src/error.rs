@@ -326,7 +326,7 @@ impl Error {
     /// All other `NoNode`s are plain: `get_data("/a")` fails alike without the node and without the chroot, and no call sends
     /// a further request to find out. A caller does by [`exists("/")`](crate::Client::exists), which returns `None` for a
     /// missing chroot, and no error. [`add_watch`](crate::Client::add_watch) and [`sync`](crate::Client::sync) need no
-    /// node, and succeed. `create_with_parents`, `create_parents` and `ensure_path` create the chroot.
+    /// node, and succeed. `ensure_path` and a create with parents create the chroot.
     #[must_use]
     pub fn is_missing_chroot(&self) -> bool {
         self.0.is_missing_chroot

@@ -87,7 +87,7 @@ pub use session::{ConnectionState, SessionToken};
 pub use watch::WatchedEvent;
 #[cfg(feature = "tokio")]
 pub use {
-    client::{Children, Client, Node, Transaction, TransactionResult, retry},
+    client::{Children, Client, CreateOptions, Node, Transaction, TransactionResult, retry},
     ensemble::EnsembleTracker,
     watch::{Events, Latest, Watcher},
 };

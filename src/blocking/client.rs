@@ -4,7 +4,7 @@ use std::future::{Future, ready};
 
 use super::{Blocking, handle::WaitForEnd, thread::OwnThread, wait, waiting::check};
 use crate::{
-    AddWatchMode, Children, Config, CreateMode, Error, ErrorKind, Events, Node, Stat, Watcher,
+    AddWatchMode, Children, Config, CreateOptions, Error, ErrorKind, Events, Node, Stat, Watcher,
     retry::RetryPolicy, session::StateEvent,
 };
 
@@ -42,7 +42,8 @@ use crate::{
 /// one thread has one request in flight. Threads share a client: their requests are in flight together.
 ///
 /// A request ends by itself: without a connection after the [connection timeout](Config::with_connection_timeout), with
-/// one after the [request timeout](Config::with_request_timeout), if that is set.
+/// one after the [request timeout](Config::with_request_timeout), if that is set. A [`timeout`](crate::client::Response::timeout)
+/// limits one call: `wait(|| client.as_async().get_data("/a").timeout(limit))`.
 ///
 /// # The end
 ///
@@ -79,7 +80,7 @@ impl Client {
             Some(_) => config,
             None => config.with_runtime(OwnThread::start()?),
         };
-        let inner = config.start();
+        let inner = config.start()?;
         let end = WaitForEnd::of(&inner);
         Ok(Self { inner, end })
     }
@@ -99,15 +100,42 @@ macro_rules! waits {
 
 /// # Nodes
 impl Client {
+    /// Creates a node, and returns its path.
+    ///
+    /// As [`Client::create`](crate::Client::create).
+    pub fn create<'a>(
+        &self,
+        path: &str,
+        data: &[u8],
+        options: impl Into<CreateOptions<'a>>,
+    ) -> Result<String, Error> {
+        wait(|| self.inner.create(path, data, options))
+    }
+
+    /// Creates a node without data and its parents, as far as they are missing.
+    ///
+    /// As [`Client::ensure_path`](crate::Client::ensure_path).
+    pub fn ensure_path<'a>(
+        &'a self,
+        path: &'a str,
+        options: impl Into<CreateOptions<'a>>,
+    ) -> Result<(), Error> {
+        wait(|| self.inner.ensure_path(path, options))
+    }
+
+    /// Writes data, or creates the node if it is missing.
+    ///
+    /// As [`Client::create_or_set`](crate::Client::create_or_set).
+    pub fn create_or_set<'a>(
+        &'a self,
+        path: &'a str,
+        data: &'a [u8],
+        options: impl Into<CreateOptions<'a>>,
+    ) -> Result<Option<Stat>, Error> {
+        wait(|| self.inner.create_or_set(path, data, options))
+    }
+
     waits! {
-        /// Creates a node that everybody may use, and returns its path.
-        fn create(&self, path: &str, data: &[u8], mode: CreateMode) -> String;
-        /// Creates a node, and its parents if they are missing.
-        fn create_with_parents(&self, path: &str, data: &[u8], mode: CreateMode) -> String;
-        /// Creates a node without data and its parents, as far as they are missing.
-        fn ensure_path(&self, path: &str, mode: CreateMode) -> ();
-        /// Writes data, or creates the node if it is missing.
-        fn create_or_set(&self, path: &str, data: &[u8]) -> Option<Stat>;
         /// Deletes a node if it has this version; `None` matches any version.
         fn delete(&self, path: &str, version: Option<i32>) -> ();
         /// Deletes a node and its descendants.

@@ -32,6 +32,11 @@ use crate::{Error, ErrorKind, runtime::Clock};
 /// transaction.check("/config", Some(3)).create("/jobs/1", b"", CreateMode::Persistent);
 /// wait(|| transaction.commit())?;
 ///
+/// // One call with a limit of its time.
+/// let limit = std::time::Duration::from_secs(2);
+/// let node = wait(|| client.as_async().get_data("/config").timeout(limit))?;
+/// # drop(node);
+///
 /// // Several calls, whose requests are sent at once. `Ok` is for what cannot fail.
 /// let (one, two) = (client.get_acl("/one"), client.get_acl("/two"));
 /// wait(async || Ok((one.await?, two.await?)))?;

@@ -3,9 +3,10 @@
 use std::{future, thread, time::Duration};
 
 use docent::{
-    AddWatchMode, ConnectionState, CreateMode, ErrorKind, EventType, Outcome,
+    AddWatchMode, ConnectionState, CreateMode, CreateOptions, ErrorKind, EventType, Outcome,
     blocking::{Allow, wait, wait_timeout},
     retry::RetryNTimes,
+    session::StateEvent,
     watch::OnDrop,
 };
 
@@ -32,7 +33,12 @@ const SHORT: Duration = Duration::from_millis(50);
 fn nodes_are_created_read_written_and_deleted(server: Server) {
     let client = server.client();
     let path = server.path("a/b");
-    assert_eq!(client.create_with_parents(&path, b"1", CreateMode::Persistent).unwrap(), path);
+    assert_eq!(
+        client
+            .create(&path, b"1", CreateOptions::new(CreateMode::Persistent).with_parents())
+            .unwrap(),
+        path
+    );
     let node = client.get_data(&path).unwrap();
     assert_eq!((&node.data[..], node.stat.version), (&b"1"[..], 0));
     assert_eq!(client.set_data(&path, b"2", Some(0)).unwrap().version, 1);
@@ -40,7 +46,10 @@ fn nodes_are_created_read_written_and_deleted(server: Server) {
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::BadVersion, Outcome::NotApplied));
     assert_eq!(client.exists(&path).unwrap().map(|stat| stat.version), Some(1));
     assert_eq!(client.get_children(&server.path("a")).unwrap().to_vec(), ["b"]);
-    assert_eq!(client.create_or_set(&path, b"4").unwrap().map(|stat| stat.version), Some(2));
+    assert_eq!(
+        client.create_or_set(&path, b"4", CreateMode::Persistent).unwrap().map(|stat| stat.version),
+        Some(2)
+    );
     let made = client.create(&format!("{path}/"), b"", CreateMode::EphemeralSequential);
     assert_eq!(made.unwrap(), format!("{path}/0000000000"));
     client.sync(&path).unwrap();
@@ -77,7 +86,7 @@ fn every_call_of_the_async_client_is_waited_for(server: Server) {
 fn a_one_shot_watch_is_an_iterator_of_one_event(server: Server) {
     let client = server.client();
     let path = server.path("watched");
-    client.create_with_parents(&path, b"", CreateMode::Persistent).unwrap();
+    client.create(&path, b"", CreateOptions::new(CreateMode::Persistent).with_parents()).unwrap();
     let (_, mut watcher) = client.get_data_and_watch(&path).unwrap();
     assert_eq!(watcher.path(), path);
     let late = watcher.next_timeout(SHORT).unwrap().unwrap_err();
@@ -98,7 +107,7 @@ fn a_one_shot_watch_is_an_iterator_of_one_event(server: Server) {
 fn a_persistent_watch_is_an_iterator_until_the_client_ends(server: Server) {
     let (client, writer) = (server.client(), server.client());
     let path = server.path("tree");
-    client.create_with_parents(&path, b"", CreateMode::Persistent).unwrap();
+    client.create(&path, b"", CreateOptions::new(CreateMode::Persistent).with_parents()).unwrap();
     let mut watcher = client.add_watch(&path, AddWatchMode::PersistentRecursive).unwrap();
     assert_eq!(watcher.timeout_iter(SHORT).count(), 0);
     for round in 0..3 {
@@ -163,7 +172,7 @@ fn a_retry_calls_blocking_methods(server: Server) {
             // Its request is never sent.
             return Err(docent::Error::new(ErrorKind::ConnectionLoss, Outcome::NotApplied));
         }
-        client.create_with_parents(&path, b"", CreateMode::Persistent)
+        client.create(&path, b"", CreateOptions::new(CreateMode::Persistent).with_parents())
     });
     assert_eq!((made.unwrap(), attempts), (path.clone(), 3));
     let refused = client.retry_idempotent(&RetryNTimes::new(3, Duration::from_millis(1)), || {

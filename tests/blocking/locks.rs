@@ -103,7 +103,7 @@ fn a_lost_lock_wakes_the_thread_that_waits_for_it(server: Server) {
         wait(async || guard.guarded()?.create(&path, b"", CreateMode::Persistent).commit().await)
     };
     write().unwrap();
-    server.client().delete(guard.lock_path(), None).unwrap();
+    server.client().delete(guard.path(), None).unwrap();
     waiting.join().unwrap().unwrap();
     assert!(guard.lost_timeout(DEADLINE).unwrap() && !guard.is_held());
     eventually_blocking("the token", || token.is_cancelled().then_some(()));
@@ -152,7 +152,7 @@ fn an_owner_enters_again(server: Server) {
     let mutex = InterProcessMutex::new(&server.client(), &server.path("mutex")).unwrap();
     let owner = Owner::new();
     let (outer, inner) = (mutex.acquire_as(&owner).unwrap(), mutex.acquire_as(&owner).unwrap());
-    assert_eq!(wait(|| mutex.participants()).unwrap(), [inner.lock_path()]);
+    assert_eq!(wait(|| mutex.participants()).unwrap(), [inner.path()]);
     outer.release().unwrap();
     assert!(inner.is_held() && mutex.is_owned_by(&owner));
 }

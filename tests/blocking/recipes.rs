@@ -3,8 +3,8 @@
 use std::{thread, time::Duration};
 
 use docent::{
-    CacheEvent, CacheOptions, CreateMode, CuratorCache, DistributedDoubleBarrier, ErrorKind,
-    GroupMember, PersistentNode, SharedValue,
+    CacheEvent, CacheOptions, CreateMode, CreateOptions, CuratorCache, DistributedDoubleBarrier,
+    ErrorKind, GroupMember, PersistentNode, SharedValue,
     blocking::{
         DistributedAtomicInteger, DistributedAtomicLong, LeaderLatch, LeaderSelector, wait,
         wait_timeout,
@@ -144,7 +144,13 @@ fn a_value_is_shared(server: Server) {
 fn a_cache_has_events(server: Server) {
     let client = server.client();
     let path = server.path("cached");
-    client.create_with_parents(&format!("{path}/a"), b"1", CreateMode::Persistent).unwrap();
+    client
+        .create(
+            &format!("{path}/a"),
+            b"1",
+            CreateOptions::new(CreateMode::Persistent).with_parents(),
+        )
+        .unwrap();
     let (cache, events) =
         CuratorCache::start_with_events(&client, &path, CacheOptions::default()).unwrap();
     let mut events = client.wrap(events);

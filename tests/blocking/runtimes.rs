@@ -160,7 +160,7 @@ fn a_listener_may_not_wait(server: Server) {
     });
     let guard = mutex.acquire().unwrap();
     let policy = RetryForever { retry_interval: DEADLINE };
-    wait(|| Revoker::attempt_revoke(&client, &policy, guard.lock_path())).unwrap();
+    wait(|| Revoker::attempt_revoke(&client, &policy, guard.path())).unwrap();
     assert_refused(results.recv_timeout(DEADLINE).unwrap());
     guard.release().unwrap();
 }

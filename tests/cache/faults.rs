@@ -81,7 +81,7 @@ async fn the_reads_in_flight_are_limited(fixture: Fixture) {
 async fn a_limit_of_the_client_delays_the_load(fixture: Fixture) {
     let (_observer, path) = populated(&fixture).await;
     let tap = fixture.tap.client("A").await.unwrap();
-    let config = Config::new(&tap.connect_string()).unwrap().with_max_requests(4).unwrap();
+    let config = Config::new(&tap.connect_string()).unwrap().with_max_requests(4);
     let a = config.connect().await.unwrap();
     let cache = CuratorCache::start(&a, &path).unwrap();
     initialized(&cache).await;
@@ -92,7 +92,7 @@ async fn a_limit_of_the_client_delays_the_load(fixture: Fixture) {
 async fn a_listing_over_the_packet_limit_is_reported_once(fixture: Fixture) {
     let (observer, path) = populated(&fixture).await;
     let tap = fixture.tap.client("A").await.unwrap();
-    let config = Config::new(&tap.connect_string()).unwrap().with_max_reply_bytes(220).unwrap();
+    let config = Config::new(&tap.connect_string()).unwrap().with_max_reply_bytes(220);
     let a = config.connect().await.unwrap();
     let options = CacheOptions::default();
     let (cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
@@ -276,7 +276,7 @@ async fn a_cache_is_complete_once_a_listing_over_the_limit_fits() {
         let config = server::Config { version, ..Default::default() };
         let server = Arc::new(TestingServer::start_with(config).await.unwrap());
         let observer = in_process::client(&server).await;
-        let config = in_process::config(&server).with_max_reply_bytes(220).unwrap();
+        let config = in_process::config(&server).with_max_reply_bytes(220);
         let a = config.connect().await.unwrap();
         let long = |n: usize| format!("/root/{n:0>40}");
         observer.create("/root", b"", CreateMode::Persistent).await.unwrap();

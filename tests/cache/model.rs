@@ -134,7 +134,7 @@ async fn scenario(seed: u64) {
     // A listing of three children is over the limit of one reader in four.
     let is_limited = seed % 4 == 3;
     let config = config(&server).with_max_reply_bytes(if is_limited { 100 } else { 1 << 20 });
-    let (writer, reader) = (client(&server).await, config.unwrap().connect().await.unwrap());
+    let (writer, reader) = (client(&server).await, config.connect().await.unwrap());
     let depth = [usize::MAX, usize::MAX, 1, 0][random.below(4)];
     let options = CacheOptions::default()
         .with_max_depth(depth)

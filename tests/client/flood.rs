@@ -131,7 +131,7 @@ impl AsyncWrite for Connection {
 async fn sleep_beside_the_flood(runtime: impl docent::runtime::Runtime) -> Duration {
     let mut timer = runtime.timer(Duration::from_millis(100));
     let config = Config::new("flood:1").unwrap().with_runtime(runtime);
-    let client = config.with_transport(Flood).start();
+    let client = config.with_transport(Flood).start().unwrap();
     let mut watcher = client.add_watch("/a", AddWatchMode::Persistent).await.unwrap();
     for _ in 0..100 {
         watcher.next().await;

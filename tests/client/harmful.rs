@@ -1,7 +1,7 @@
 //! Writes that would stop a server are refused, and nothing is sent. On the embedded server alone: a real one that received
 //! one of them would not start again.
 
-use docent::{Client, Config, CreateMode, Error, ErrorKind, OpCode, Outcome};
+use docent::{Client, Config, CreateMode, CreateOptions, Error, ErrorKind, OpCode, Outcome};
 use docent_protocol::{
     operation::{ApplicationOperation, Create, Multi, SetData, Write},
     request::SetDataRequest,
@@ -45,7 +45,11 @@ async fn a_write_that_stops_a_server_is_not_sent() {
     let before = fixture.tap.len();
     let acl = docent::acl::OPEN_ACL_UNSAFE;
     refused(client.create(ROOT, NUMBERS, mode).await, OpCode::Create, ROOT);
-    refused(client.create_with_acl_and_stat(ROOT, NUMBERS, mode, acl).await, OpCode::Create2, ROOT);
+    refused(
+        client.create_with_stat(ROOT, NUMBERS, CreateOptions::new(mode).with_acl(acl)).await,
+        OpCode::Create2,
+        ROOT,
+    );
     let container = CreateMode::Container;
     refused(client.create(ROOT, NUMBERS, container).await, OpCode::CreateContainer, ROOT);
     refused(client.create(LIMITS, b"many", mode).await, OpCode::Create, LIMITS);

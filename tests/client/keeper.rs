@@ -215,7 +215,7 @@ async fn a_keeper_does_not_reply_to_sasl() {
         let config = server::Config { version, ..Default::default() };
         let server = TestingServer::start_with(config).await.unwrap();
         let config = Config::new(&server.connect_string())
-            .and_then(|config| config.with_sasl("bob", "bobpw"))
+            .map(|config| config.with_sasl("bob", "bobpw"))
             .unwrap()
             .with_connection_timeout(Duration::from_millis(300));
         let error = within_deadline("the error", config.connect()).await.unwrap_err();

@@ -2,8 +2,8 @@
 //! replaced where that is possible.
 
 use docent::{
-    AddWatchMode, Client, CreateMode, Error, ErrorKind, OpCode, Outcome, client::Read,
-    watch::WatcherType,
+    AddWatchMode, Client, CreateMode, CreateOptions, Error, ErrorKind, OpCode, Outcome,
+    client::Read, watch::WatcherType,
 };
 use docent_testing::{
     TestingServer,
@@ -40,7 +40,10 @@ async fn call(client: &Client, op: OpCode) -> Result<(), Error> {
     match op {
         OpCode::Create2 => {
             let mode = CreateMode::PersistentSequential;
-            client.create_with_acl_and_stat(&path, b"", mode, acl).await.map(drop)
+            client
+                .create_with_stat(&path, b"", CreateOptions::new(mode).with_acl(acl))
+                .await
+                .map(drop)
         }
         OpCode::CheckWatches => client.check_watches("/", WatcherType::Data).await,
         OpCode::RemoveWatches => client.remove_watches("/", WatcherType::Data).await,

@@ -51,7 +51,7 @@ async fn a_thousand_clients_come_back_without_a_stampede() {
         let transport =
             InMemory { server: Arc::clone(&server), attempts: Arc::new(AtomicUsize::new(0)) };
         let config = Config::new("embedded").unwrap().with_seed(seed as u64);
-        clients.push((config.with_transport(transport.clone()).start(), transport));
+        clients.push((config.with_transport(transport.clone()).start().unwrap(), transport));
     }
     for (client, _) in &clients {
         until(client, ConnectionState::Connected).await;

@@ -3,7 +3,9 @@
 use std::{fs, time::Duration};
 
 use crate::support::{eventually, real::RealServer, within_deadline};
-use docent::{Acl, Client, Config, ConnectionState, CreateMode, Error, ErrorKind, Perms};
+use docent::{
+    Acl, Client, Config, ConnectionState, CreateMode, CreateOptions, Error, ErrorKind, Perms,
+};
 use xtask::{Settings, TemporaryDirectory};
 
 /// The users, with passwords in each of the forms that enter the digest.
@@ -50,7 +52,7 @@ impl Fixture {
     }
 
     async fn connect_as(&self, user: &str, password: &str) -> Result<Client, Error> {
-        let config = self.config().with_sasl(user, password).unwrap();
+        let config = self.config().with_sasl(user, password);
         within_deadline("a client", config.connect()).await
     }
 
@@ -77,7 +79,10 @@ async fn every_user_has_its_id_and_owns_its_nodes() {
 
         let path = format!("/{}", user.len());
         let acl = [Acl::new(Perms::ALL, "sasl", user)];
-        client.create_with_acl(&path, b"x", CreateMode::Persistent, &acl).await.unwrap();
+        client
+            .create(&path, b"x", CreateOptions::new(CreateMode::Persistent).with_acl(&acl))
+            .await
+            .unwrap();
         assert_eq!(client.get_data(&path).await.unwrap().data, "x");
         assert_eq!(anonymous.get_data(&path).await.unwrap_err().kind(), ErrorKind::NoAuth);
         client.delete(&path, None).await.unwrap();
@@ -100,7 +105,10 @@ async fn a_lost_connection_and_a_restarted_server_are_authenticated_again() {
     let Some(mut fixture) = Fixture::start(&[]).await else { return };
     let client = fixture.connect_as("bob", "bobpw").await.unwrap();
     let acl = [Acl::new(Perms::ALL, "sasl", "bob")];
-    client.create_with_acl("/his", b"1", CreateMode::Persistent, &acl).await.unwrap();
+    client
+        .create("/his", b"1", CreateOptions::new(CreateMode::Persistent).with_acl(&acl))
+        .await
+        .unwrap();
     let (_, mut watcher) = client.get_data_and_watch("/his").await.unwrap();
     let session = client.session().unwrap().session_id();
     let mut states = client.states();
@@ -153,7 +161,7 @@ async fn a_wrong_password_fails_on_a_server_that_accepts_all_clients() {
 #[tokio::test]
 async fn a_server_without_sasl_ends_the_client() {
     let Some(server) = RealServer::start().await else { return };
-    let config = Config::new(&server.connect()).unwrap().with_sasl("bob", "bobpw").unwrap();
+    let config = Config::new(&server.connect()).unwrap().with_sasl("bob", "bobpw");
     let error = within_deadline("a refusal", config.connect()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AuthFailed);
     assert!(error.to_string().contains("SASL is not configured"), "{error}");

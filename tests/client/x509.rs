@@ -1,6 +1,8 @@
 //! The identity of a client certificate, `x509:<subject>`, as a real server and the embedded one see it.
 
-use docent::{Acl, Client, Config, CreateMode, ErrorKind, Perms, acl::CREATOR_ALL_ACL};
+use docent::{
+    Acl, Client, Config, CreateMode, CreateOptions, ErrorKind, Perms, acl::CREATOR_ALL_ACL,
+};
 use docent_testing::{
     TestingCluster, TestingServer,
     server::{self, Version},
@@ -132,8 +134,13 @@ async fn certificates_are_identities(servers: &str, authority: &Authority) {
             [CREATOR_ALL_ACL, &[Acl::new(Perms::ALL, "x509", expected)]].into_iter().enumerate()
         {
             let path = format!("/x509-{number}-{way}");
-            let created =
-                client.create_with_acl_and_stat(&path, b"secret", CreateMode::Ephemeral, acl).await;
+            let created = client
+                .create_with_stat(
+                    &path,
+                    b"secret",
+                    CreateOptions::new(CreateMode::Ephemeral).with_acl(acl),
+                )
+                .await;
             if way == 1 && expected.contains('\r') {
                 // Java writes an escape that it does not read.
                 is(created, ErrorKind::InvalidAcl, expected);
@@ -157,12 +164,26 @@ async fn certificates_are_identities(servers: &str, authority: &Authority) {
 
     let alice = connect(servers, authority, &authority.identify("alice", &[])).await;
     let of_bob = [Acl::new(Perms::READ, "x509", "CN=bob")];
-    alice.create_with_acl_and_stat("/of-bob", b"", CreateMode::Ephemeral, &of_bob).await.unwrap();
+    alice
+        .create_with_stat(
+            "/of-bob",
+            b"",
+            CreateOptions::new(CreateMode::Ephemeral).with_acl(&of_bob),
+        )
+        .await
+        .unwrap();
     bob.get_data("/of-bob").await.unwrap();
     is(alice.get_data("/of-bob").await, ErrorKind::NoAuth, "/of-bob");
     // The names are compared as texts.
     let other_form = [Acl::new(Perms::READ, "x509", "cn=alice")];
-    alice.create_with_acl_and_stat("/form", b"", CreateMode::Ephemeral, &other_form).await.unwrap();
+    alice
+        .create_with_stat(
+            "/form",
+            b"",
+            CreateOptions::new(CreateMode::Ephemeral).with_acl(&other_form),
+        )
+        .await
+        .unwrap();
     is(alice.get_data("/form").await, ErrorKind::NoAuth, "/form");
 
     // As credentials, the scheme proves the certificate again, whatever the bytes.
@@ -171,7 +192,11 @@ async fn certificates_are_identities(servers: &str, authority: &Authority) {
     assert_eq!(alice.who_am_i().await.unwrap().len(), 2);
     alice.add_auth("digest", b"alice:secret").await.unwrap();
     alice
-        .create_with_acl_and_stat("/both", b"", CreateMode::Ephemeral, CREATOR_ALL_ACL)
+        .create_with_stat(
+            "/both",
+            b"",
+            CreateOptions::new(CreateMode::Ephemeral).with_acl(CREATOR_ALL_ACL),
+        )
         .await
         .unwrap();
     let (entries, _) = alice.get_acl("/both").await.unwrap();
@@ -182,7 +207,10 @@ async fn certificates_are_identities(servers: &str, authority: &Authority) {
     let mut accepted = Vec::new();
     for (id, _) in IDS {
         let acl = [Acl::new(Perms::ALL, "world", "anyone"), Acl::new(Perms::READ, "x509", id)];
-        match alice.create_with_acl_and_stat("/id", b"", CreateMode::Ephemeral, &acl).await {
+        match alice
+            .create_with_stat("/id", b"", CreateOptions::new(CreateMode::Ephemeral).with_acl(&acl))
+            .await
+        {
             Ok(_) => {
                 alice.delete("/id", None).await.unwrap();
                 accepted.push((*id, true));
@@ -217,7 +245,10 @@ async fn the_embedded_server_identifies_clients_by_their_certificates() {
 }
 
 async fn create(client: &Client, path: &str, acl: &[Acl<'_>]) -> Result<(), docent::Error> {
-    client.create_with_acl_and_stat(path, b"", CreateMode::Ephemeral, acl).await.map(drop)
+    client
+        .create_with_stat(path, b"", CreateOptions::new(CreateMode::Ephemeral).with_acl(acl))
+        .await
+        .map(drop)
 }
 
 /// A member passes the identity on to the leader, and to the connections that follow.

@@ -66,7 +66,7 @@ async fn a_query_keeps_within_the_limit_of_requests(fixture: Fixture) {
     }
     let wanted: Vec<String> = ids.iter().map(|id| format!("{id}:1")).collect();
     for limit in [1, 2, 7, 50] {
-        let config = Config::new(&fixture.server).unwrap().with_max_requests(limit).unwrap();
+        let config = Config::new(&fixture.server).unwrap().with_max_requests(limit);
         let client = config.connect().await.unwrap();
         let discovery = discovery(&fixture, &client);
         let found = within_deadline("the query", discovery.query_for_instances("web")).await;

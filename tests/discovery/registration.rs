@@ -1,6 +1,6 @@
 //! What a registration leaves on the server, and when it is taken back.
 
-use docent::{CreateMode, ErrorKind, OpCode};
+use docent::{CreateMode, CreateOptions, ErrorKind, OpCode};
 use docent_discovery::{ServiceDiscovery, ServiceInstance, ServiceType};
 
 use super::*;
@@ -203,7 +203,8 @@ async fn refused(fixture: &Fixture, client: &Client) -> (ServiceDiscovery, Strin
     fixture.create_path(client).await;
     let parent = format!("{}/web", fixture.path);
     let read = [docent::Acl::new(docent::Perms::READ, "world", "anyone")];
-    client.create_with_acl(&parent, b"", CreateMode::Persistent, &read).await.unwrap();
+    let options = CreateOptions::new(CreateMode::Persistent).with_acl(&read);
+    client.create(&parent, b"", options).await.unwrap();
     let discovery = discovery(fixture, client);
     let refused = within_deadline("an error", discovery.register(web("i1", 1))).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoAuth);

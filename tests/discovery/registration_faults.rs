@@ -146,7 +146,8 @@ async fn an_instance_waits_for_the_first_connection(fixture: Fixture) {
     let tap = fixture.tap.client("A").await.unwrap();
     tap.refuse().await.unwrap();
     let config = Config::new(&tap.connect_string()).unwrap();
-    let a = config.with_session_timeout(ms(6000)).with_connection_timeout(ms(5000)).start();
+    let a =
+        config.with_session_timeout(ms(6000)).with_connection_timeout(ms(5000)).start().unwrap();
     let discovery = discovery(&fixture, &a);
     let registered = discovery.register(web("i1", 1));
     drop(discovery.register(web("i2", 1)));

@@ -110,8 +110,8 @@ async fn a_proven_bound_ends_before_a_leader_that_stood_still_ends_the_session()
     drop(frozen);
     let mut overlaps = false;
     eventually("both nodes are deleted", async || {
-        let naive_gone = observer.exists(naive_guard.lock_path()).await.ok()?.is_none();
-        let gone = observer.exists(guard.lock_path()).await.ok()?.is_none();
+        let naive_gone = observer.exists(naive_guard.path()).await.ok()?.is_none();
+        let gone = observer.exists(guard.path()).await.ok()?.is_none();
         assert!(!gone || !is_proven(&renewing, &guard), "deleted within the proven bound");
         overlaps |= naive_gone && naive_guard.is_held();
         (naive_gone && gone).then_some(())
@@ -151,7 +151,7 @@ async fn a_renewal_at_a_follower_that_freezes_proves_nothing() {
             let now = client.now();
             let bound = guard.proven_until();
             bounds[at] = bounds[at].max(bound);
-            let node = observer.exists(guard.lock_path()).await.ok()?;
+            let node = observer.exists(guard.path()).await.ok()?;
             if node.is_none() && !std::mem::replace(&mut gone[at], true) {
                 assert!(client.now() >= bounds[at], "deleted within the proven bound");
                 gaps[at] = now.duration_since(bounds[at]);

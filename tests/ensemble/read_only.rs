@@ -37,7 +37,7 @@ async fn without_a_majority_one_may_read_and_then_moves_on() {
     cluster.stop(1);
     cluster.stop(2);
 
-    let client = config(&cluster).with_read_only(true).start();
+    let client = config(&cluster).with_read_only(true).start().unwrap();
     reads_only(&client).await;
     let local = client.session().unwrap();
 
@@ -79,7 +79,7 @@ async fn without_a_real_majority_one_may_read_and_then_moves_on() {
     ensemble.kill(1).await;
     ensemble.kill(2).await;
 
-    let client = config.start();
+    let client = config.start().unwrap();
     reads_only(&client).await;
     let local = client.session().unwrap();
 
@@ -236,7 +236,7 @@ async fn a_client_without_the_option_waits_for_a_majority() {
     let cluster = cluster().await;
     cluster.stop(1);
     cluster.stop(2);
-    let client = config(&cluster).start();
+    let client = config(&cluster).start().unwrap();
     let waiting = client.create("/a", b"", CreateMode::Persistent);
     cluster.restart(1).await.unwrap();
     within_deadline("the write", waiting).await.unwrap();

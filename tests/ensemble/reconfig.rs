@@ -247,7 +247,10 @@ async fn a_removed_leader_is_replaced(ensemble: Ensemble) {
     })
     .await;
     eventually("another leader", async || (ensemble.leader().await != leader).then_some(())).await;
-    eventually("a write", async || admin.create_or_set("/after", b"").await.ok()).await;
+    eventually("a write", async || {
+        admin.create_or_set("/after", b"", CreateMode::Persistent).await.ok()
+    })
+    .await;
 }
 
 async fn stats(client: &Client, of: &str) -> (String, Stat) {

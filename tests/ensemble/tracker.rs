@@ -249,7 +249,7 @@ async fn a_throttled_read_is_repeated() {
 #[tokio::test]
 async fn a_read_that_a_full_queue_refuses_is_repeated() {
     let server = TestingServer::start_with(cluster_config(1)).await.unwrap();
-    let config = Config::new(&server.connect_string()).unwrap().with_max_requests(1).unwrap();
+    let config = Config::new(&server.connect_string()).unwrap().with_max_requests(1);
     let client = config.with_connection_timeout(DEADLINE).connect().await.unwrap();
     server.stall();
     let first = client.exists("/");

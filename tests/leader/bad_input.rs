@@ -3,8 +3,8 @@
 use std::{ops::ControlFlow, time::Duration};
 
 use docent::{
-    Acl, Client, CreateMode, Error, ErrorKind, GroupMember, LeaderLatch, LeaderSelector,
-    LockOptions, NodeOptions, OpCode, Perms, PersistentNode, PersistentTtlNode,
+    Acl, Client, CreateMode, CreateOptions, Error, ErrorKind, GroupMember, LeaderLatch,
+    LeaderSelector, LockOptions, NodeOptions, OpCode, Perms, PersistentNode, PersistentTtlNode,
     acl::{self, AclProvider},
     leader::LeadershipChange,
     nodes::NodeEvent,
@@ -116,9 +116,11 @@ async fn line_breaks_are_kept_in_ids_and_refused_in_names(fixture: Fixture) {
 
 /// Creates the path with these permissions for everybody.
 async fn path_with(fixture: &Fixture, client: &Client, perms: Perms) {
-    client.create_parents(&fixture.path, CreateMode::Persistent).await.unwrap();
     let acl = [Acl::new(perms, "world", "anyone")];
-    client.create_with_acl(&fixture.path, b"", CreateMode::Persistent, &acl).await.unwrap();
+    client
+        .create(&fixture.path, b"", CreateOptions::new(CreateMode::Persistent).with_acl(&acl))
+        .await
+        .unwrap();
 }
 
 // Case (Leader election and kept nodes): nodes that may not be listed, read, written or deleted.
@@ -177,7 +179,8 @@ async fn a_waiter_whose_predecessor_cannot_be_read_reports_it(fixture: Fixture) 
     let ahead = format!("{}/_c_00000000-0000-0000-0000-000000000000-latch-", fixture.path);
     let unreadable = [Acl::new(Perms::DELETE, "world", "anyone")];
     let mode = CreateMode::EphemeralSequential;
-    let ahead = a.create_with_acl(&ahead, b"", mode, &unreadable).await.unwrap();
+    let ahead =
+        a.create(&ahead, b"", CreateOptions::new(mode).with_acl(&unreadable)).await.unwrap();
     let latch = LeaderLatch::start_with(&a, &fixture.path, "a", options()).unwrap();
     assert_names(&refusal(latch.leadership()).await, ErrorKind::NoAuth, &ahead);
     fixture.children(&fixture.path, 1).await;
@@ -230,7 +233,7 @@ async fn a_member_that_cannot_be_read_is_named(fixture: Fixture) {
     within_deadline("the join", member.joined()).await.unwrap();
     let other = format!("{}/b", fixture.path);
     let acl = [Acl::new(Perms::DELETE, "world", "anyone")];
-    a.create_with_acl(&other, b"", CreateMode::Ephemeral, &acl).await.unwrap();
+    a.create(&other, b"", CreateOptions::new(CreateMode::Ephemeral).with_acl(&acl)).await.unwrap();
     assert_names(&refusal(member.current_members()).await, ErrorKind::NoAuth, &other);
 }
 
@@ -242,7 +245,7 @@ async fn a_touch_that_is_refused_is_reported_once(fixture: Fixture) {
     // No child may be created.
     let perms = Perms::READ | Perms::WRITE | Perms::DELETE;
     let acl = [Acl::new(perms, "world", "anyone")];
-    a.create_with_acl(&path, b"", CreateMode::Persistent, &acl).await.unwrap();
+    a.create(&path, b"", CreateOptions::new(CreateMode::Persistent).with_acl(&acl)).await.unwrap();
     let node = PersistentTtlNode::start_with(&a, &path, ms(100), "", node_options()).unwrap();
     let mut events = node.events();
     let event = within_deadline("the event", events.next()).await;

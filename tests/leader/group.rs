@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use docent::{
-    Acl, CreateMode, Error, ErrorKind, Events, GroupMember, OpCode, Perms, nodes::NodeEvent,
+    Acl, CreateMode, CreateOptions, Error, ErrorKind, Events, GroupMember, OpCode, Perms,
+    nodes::NodeEvent,
 };
 use docent_testing::{fault::Fault, tap::Record};
 
@@ -88,7 +89,9 @@ async fn a_view_outlasts_cuts_and_sessions(fixture: Fixture) {
     within_deadline("A", first.joined()).await.unwrap();
     let (path, acl) =
         (format!("{}/secret", fixture.path), [Acl::new(Perms::CREATE, "world", "anyone")]);
-    b.create_with_acl_and_stat(&path, b"", CreateMode::Ephemeral, &acl).await.unwrap();
+    b.create_with_stat(&path, b"", CreateOptions::new(CreateMode::Ephemeral).with_acl(&acl))
+        .await
+        .unwrap();
     let mut view = first.view();
     let error = within_deadline("the refusal", view.next()).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoAuth, "reported once");

@@ -200,8 +200,12 @@ async fn an_unused_path_has_no_leader(fixture: Fixture) {
     tap.refuse().await.unwrap();
     let config = docent::Config::new(&tap.connect_string()).unwrap();
     // A latch without a connection never joins, and closes at once.
-    let latch =
-        LeaderLatch::start_with(&config.start(), &fixture.path, "b", LeaderOptions::default());
+    let latch = LeaderLatch::start_with(
+        &config.start().unwrap(),
+        &fixture.path,
+        "b",
+        LeaderOptions::default(),
+    );
     within_deadline("the close", latch.unwrap().close()).await.unwrap();
     let selector = docent::LeaderSelector::new(&a, &fixture.path, "a").unwrap();
     assert_eq!(selector.leader().await.unwrap(), None);

@@ -87,17 +87,17 @@ async fn the_participants_of_a_semaphore_mutex_are_the_holder_and_the_first_wait
     let lock = InterProcessSemaphoreMutex::with_options(&client, &fixture.path, options()).unwrap();
     assert!(lock.participants().await.unwrap().is_empty());
     let first = lock.acquire().await.unwrap();
-    assert_eq!(lock.participants().await.unwrap(), [first.lock_path()]);
+    assert_eq!(lock.participants().await.unwrap(), [first.path()]);
     let waiting = acquiring(&lock);
     let both = eventually("the waiter", async || {
         lock.participants().await.ok().filter(|participants| participants.len() == 2)
     })
     .await;
-    assert_eq!(both[0], first.lock_path());
+    assert_eq!(both[0], first.path());
     first.release().await.unwrap();
     let second = within_deadline("acquire", waiting).await.unwrap().unwrap();
-    assert_eq!(lock.participants().await.unwrap(), [second.lock_path()]);
-    assert_eq!(both[1], second.lock_path());
+    assert_eq!(lock.participants().await.unwrap(), [second.path()]);
+    assert_eq!(both[1], second.path());
     second.release().await.unwrap();
     assert!(lock.participants().await.unwrap().is_empty());
     // A listing that is refused is an error, not an empty list.

@@ -33,11 +33,8 @@ async fn limited(
     when_full: WhenFull,
 ) -> (Client, docent_testing::tap::TapClient) {
     let tap = fixture.tap.client("A").await.unwrap();
-    let config = Config::new(&tap.connect_string())
-        .unwrap()
-        .with_when_full(when_full)
-        .with_max_requests(8)
-        .unwrap();
+    let config =
+        Config::new(&tap.connect_string()).unwrap().with_when_full(when_full).with_max_requests(8);
     (config.with_session_timeout(DEADLINE).connect().await.unwrap(), tap)
 }
 
@@ -435,7 +432,7 @@ async fn a_revocable_lock_keeps_no_client_beyond_its_guard() {
     mutex.make_revocable(|| {});
     let guard = mutex.acquire().await.unwrap();
     fixture.tap.inject(Fault::drop_before(OpCode::GetData).times(u32::MAX));
-    other.set_data(guard.lock_path(), b"hello", None).await.unwrap();
+    other.set_data(guard.path(), b"hello", None).await.unwrap();
     let is_read = |record: &Record| record.is_request(OpCode::GetData);
     let before = fixture.tap.len();
     let mut records = fixture.tap.subscribe_from(before);

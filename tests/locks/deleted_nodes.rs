@@ -107,7 +107,7 @@ async fn a_deleted_node_ends_the_hold_of_every_lock(fixture: Fixture) {
         // The nodes of a multi lock one after the other.
         let part = guards.iter().filter(|(kind, _)| *kind == "multi").count() % parts.len();
         let token = guard.cancellation_token();
-        let path = guard.lock_paths().nth(part).unwrap().to_owned();
+        let path = guard.paths().nth(part).unwrap().to_owned();
         operator.delete(&path, None).await.unwrap();
         within_deadline(kind, token.cancelled()).await;
         assert_lost(kind, &guard).await;
@@ -116,7 +116,7 @@ async fn a_deleted_node_ends_the_hold_of_every_lock(fixture: Fixture) {
     for (kind, guard) in guards {
         let token = guard.cancellation_token();
         assert!(guard.is_held() && !token.is_cancelled(), "{kind}");
-        operator.delete(guard.lock_path(), None).await.unwrap();
+        operator.delete(guard.path(), None).await.unwrap();
         within_deadline(kind, token.cancelled()).await;
         assert_lost(kind, &guard).await;
         // The node is missing, which is no error.
@@ -134,7 +134,7 @@ async fn without_a_watch_nothing_is_sent_and_a_deletion_is_not_seen(fixture: Fix
     let before = client.metrics().requests;
     assert!(guard.is_held() && guard.guarded().is_ok());
     guard.fencing_token().await.unwrap();
-    operator.delete(guard.lock_path(), None).await.unwrap();
+    operator.delete(guard.path(), None).await.unwrap();
     assert!(guard.is_held() && guard.guarded().is_ok());
     assert_eq!(client.metrics().requests, before);
     // The node is deleted on the server.
@@ -153,7 +153,7 @@ async fn the_watch_is_set_once_for_a_hold(fixture: Fixture) {
     let me = Owner::new();
     let (first, second) =
         (ours.acquire_as(&me).await.unwrap(), ours.acquire_as(&me).await.unwrap());
-    let path = first.lock_path().to_owned();
+    let path = first.path().to_owned();
     let before = fixture.tap.len();
     for guard in [&first, &second] {
         for _ in 0..3 {
@@ -176,7 +176,7 @@ async fn a_write_to_the_node_ends_no_hold(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
     let guard = mutex(&fixture, &client).acquire().await.unwrap();
-    let path = guard.lock_path().to_owned();
+    let path = guard.path().to_owned();
     let before = fixture.tap.len();
     watch(&fixture, &client, &guard).await;
     for round in 2..5 {
@@ -204,9 +204,9 @@ async fn a_node_deleted_during_an_outage_ends_the_hold(fixture: Fixture) {
         let session = client.session().unwrap().session_id();
         tap.refuse().await.unwrap();
         tap.cut();
-        operator.delete(guard.lock_path(), None).await.unwrap();
+        operator.delete(guard.path(), None).await.unwrap();
         if way == 1 {
-            operator.create(guard.lock_path(), b"", CreateMode::Ephemeral).await.unwrap();
+            operator.create(guard.path(), b"", CreateMode::Ephemeral).await.unwrap();
         }
         eventually("the outage", async || {
             (!client.state().get().is_some_and(docent::ConnectionState::is_connected)).then_some(())
@@ -219,7 +219,7 @@ async fn a_node_deleted_during_an_outage_ends_the_hold(fixture: Fixture) {
         assert_lost("a node deleted during an outage", &guard).await;
         assert_eq!(client.session().unwrap().session_id(), session, "in the same session");
         if way == 1 {
-            operator.delete(guard.lock_path(), None).await.unwrap();
+            operator.delete(guard.path(), None).await.unwrap();
         }
     }
 }
@@ -234,11 +234,11 @@ async fn a_node_created_in_its_place_ends_the_hold(fixture: Fixture) {
         (&client, CreateMode::Ephemeral),
     ] {
         let guard = mutex(&fixture, &client).acquire().await.unwrap();
-        operator.delete(guard.lock_path(), None).await.unwrap();
-        other.create(guard.lock_path(), b"", mode).await.unwrap();
+        operator.delete(guard.path(), None).await.unwrap();
+        other.create(guard.path(), b"", mode).await.unwrap();
         assert!(guard.is_held());
         assert_lost("another node", &guard).await;
-        operator.delete(guard.lock_path(), None).await.unwrap();
+        operator.delete(guard.path(), None).await.unwrap();
     }
 }
 
@@ -256,14 +256,14 @@ async fn a_node_created_in_place_of_one_that_was_found_ends_the_hold(fixture: Fi
     ] {
         fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
         let guard = within_deadline("acquire", mutex(&fixture, &client).acquire()).await.unwrap();
-        operator.delete(guard.lock_path(), None).await.unwrap();
-        operator.create(guard.lock_path(), b"", mode).await.unwrap();
+        operator.delete(guard.path(), None).await.unwrap();
+        operator.create(guard.path(), b"", mode).await.unwrap();
         if by_token {
             let error = guard.fencing_token().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::LockLost);
         }
         assert_lost("another node", &guard).await;
-        operator.delete(guard.lock_path(), None).await.unwrap();
+        operator.delete(guard.path(), None).await.unwrap();
     }
 }
 
@@ -278,7 +278,7 @@ async fn a_release_leaves_another_clients_node_in_its_place(fixture: Fixture) {
             fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
         }
         let guard = within_deadline("acquire", mutex(&fixture, &client).acquire()).await.unwrap();
-        let path = guard.lock_path().to_owned();
+        let path = guard.path().to_owned();
         operator.delete(&path, None).await.unwrap();
         operator.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
         if by_token {
@@ -346,7 +346,7 @@ async fn a_read_that_is_lost_is_repeated(fixture: Fixture) {
         let before = fixture.tap.len();
         fixture.tap.inject(fault.of("A").times(2));
         let token = guard.cancellation_token();
-        let path = guard.lock_path().to_owned();
+        let path = guard.path().to_owned();
         eventually("the watch", async || {
             (reads(&fixture, before, &path) == 3 && pending_and_watches(&client) == (0, 1))
                 .then_some(())
@@ -363,7 +363,7 @@ async fn a_forbidden_read_is_repeated_until_it_is_allowed(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
     let guard = mutex(&fixture, &client).acquire().await.unwrap();
-    let path = guard.lock_path().to_owned();
+    let path = guard.path().to_owned();
     let without_read =
         [Acl { perms: Perms::WRITE | Perms::DELETE | Perms::ADMIN, ..acl::OPEN_ACL_UNSAFE[0] }];
     operator.set_acl(&path, &without_read, None).await.unwrap();
@@ -383,7 +383,7 @@ async fn a_removed_watch_is_set_again(fixture: Fixture) {
     let operator = fixture.observer().await;
     let guard = mutex(&fixture, &client).acquire().await.unwrap();
     watch(&fixture, &client, &guard).await;
-    let path = guard.lock_path().to_owned();
+    let path = guard.path().to_owned();
     let before = fixture.tap.len();
     client.remove_watches(&path, docent::watch::WatcherType::Any).await.unwrap();
     eventually("the watch", async || {
@@ -400,7 +400,7 @@ async fn a_dropped_wait_for_the_loss_leaves_the_watch(fixture: Fixture) {
     let operator = fixture.observer().await;
     let guard = mutex(&fixture, &client).acquire().await.unwrap();
     poll_once(guard.lost());
-    operator.delete(guard.lock_path(), None).await.unwrap();
+    operator.delete(guard.path(), None).await.unwrap();
     eventually("the deletion is known", async || (!guard.is_held()).then_some(())).await;
 }
 
@@ -413,7 +413,7 @@ async fn a_revocable_lock_notices_without_another_request(fixture: Fixture) {
     for is_written in [false, true] {
         ours.make_revocable(|| {});
         let guard = ours.acquire().await.unwrap();
-        let path = guard.lock_path().to_owned();
+        let path = guard.path().to_owned();
         if is_written {
             let before = fixture.tap.len();
             operator.set_data(&path, b"", None).await.unwrap();
@@ -437,7 +437,7 @@ async fn a_watched_guard_keeps_no_client(fixture: Fixture) {
     for is_watched in [false, true] {
         let (client, tap) = fixture.client("A").await;
         let guard = mutex(&fixture, &client).acquire().await.unwrap();
-        let path = guard.lock_path().to_owned();
+        let path = guard.path().to_owned();
         if is_watched {
             watch(&fixture, &client, &guard).await;
         } else {
@@ -462,7 +462,7 @@ async fn a_read_that_is_refused_is_repeated() {
     let server = TestingServer::start().await.unwrap();
     let fixture = Fixture::on(server.connect_string(), None).await;
     let tap = fixture.tap.client("A").await.unwrap();
-    let config = Config::new(&tap.connect_string()).unwrap().with_max_requests(4).unwrap();
+    let config = Config::new(&tap.connect_string()).unwrap().with_max_requests(4);
     let client = config.connect().await.unwrap();
     let operator = fixture.observer().await;
     for is_full in [false, true] {
@@ -480,7 +480,7 @@ async fn a_read_that_is_refused_is_repeated() {
         }
         has_watches(&client, 1).await;
         assert!(guard.is_held());
-        operator.delete(guard.lock_path(), None).await.unwrap();
+        operator.delete(guard.path(), None).await.unwrap();
         assert_lost("the loss", &guard).await;
     }
 }
@@ -500,12 +500,12 @@ async fn a_deletion_is_seen_once_a_lagging_server_has_applied_it() {
             watch(&fixture, &client, &guard).await;
         }
         cluster.set_lag(follower, true);
-        operator.delete(guard.lock_path(), None).await.unwrap();
+        operator.delete(guard.path(), None).await.unwrap();
         if !is_watched {
             watch(&fixture, &client, &guard).await;
         }
         // The server still shows the node.
-        assert!(client.exists(guard.lock_path()).await.unwrap().is_some());
+        assert!(client.exists(guard.path()).await.unwrap().is_some());
         assert!(guard.is_held());
         if is_watched {
             cluster.set_lag(follower, false);

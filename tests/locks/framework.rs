@@ -6,7 +6,7 @@
 use std::{pin::pin, sync::Arc, task::Poll};
 
 use docent::{
-    Acl, CreateMode, ErrorKind, OpCode, Perms,
+    Acl, CreateMode, CreateOptions, ErrorKind, OpCode, Perms,
     locks::{InterProcessMutex, InterProcessReadWriteLock, LockInternalsDriver, LockNode},
 };
 use docent_testing::fault::Fault;
@@ -88,7 +88,11 @@ async fn forbidden_ancestors_are_not_requested(fixture: Fixture) {
     owner.add_auth("digest", b"owner:secret").await.unwrap();
     let forbidden = [Acl::new(Perms::ALL, "auth", "")];
     owner
-        .create_with_acl(&parent(&fixture.path), b"", CreateMode::Persistent, &forbidden)
+        .create(
+            &parent(&fixture.path),
+            b"",
+            CreateOptions::new(CreateMode::Persistent).with_acl(&forbidden),
+        )
         .await
         .unwrap();
     owner.create(&fixture.path, b"", CreateMode::Persistent).await.unwrap();

@@ -163,7 +163,7 @@ async fn a_semaphore_is_usable_after_its_server_was_lost(mut server: Server) {
         semaphore.acquire_timeout(ms(1000)).await.ok().flatten()
     })
     .await;
-    assert_eq!(semaphore.participants().await.unwrap(), [lease.lock_path()]);
+    assert_eq!(semaphore.participants().await.unwrap(), [lease.path()]);
     lease.release().await.unwrap();
 }
 

@@ -35,8 +35,9 @@ mod watches;
 use std::time::Duration;
 
 use docent::{
-    Client,
+    Client, CreateMode,
     locks::{InterProcessMutex, LockOptions},
+    nodes::ProtectedOptions,
     retry::RetryNTimes,
 };
 use support::{fixture::Fixture, ms};
@@ -52,6 +53,11 @@ fn mutex(fixture: &Fixture, client: &Client) -> InterProcessMutex {
 }
 
 /// No retries.
+/// A protected create in this mode, with the retries of [`options`].
+fn protected(mode: CreateMode) -> ProtectedOptions<'static> {
+    ProtectedOptions::new(mode).with_retry_policy(RetryNTimes::new(10, Duration::from_millis(100)))
+}
+
 fn no_retries() -> LockOptions {
     LockOptions::default().with_retry_policy(RetryNTimes::new(0, Duration::ZERO))
 }

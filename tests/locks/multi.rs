@@ -36,7 +36,7 @@ async fn all_locks_are_released_although_one_release_fails(fixture: Fixture) {
     let names: Vec<&str> = paths.iter().map(String::as_str).collect();
     let lock = InterProcessMultiLock::with_options(&client, &names, &no_retries()).unwrap();
     let guard = lock.acquire().await.unwrap();
-    assert_eq!(guard.lock_paths().count(), 3);
+    assert_eq!(guard.paths().count(), 3);
     fixture.tap.inject(Fault::drop_before(OpCode::Delete).below(&paths[1]));
     let error = guard.release().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss, "{error}");
@@ -160,7 +160,7 @@ async fn guarded_writes_check_every_lock(fixture: Fixture) {
     let job = format!("{}/job", fixture.path);
     client.create(&job, b"", CreateMode::Persistent).await.unwrap();
     guard.guarded().unwrap().set_data(&job, b"1", None).commit().await.unwrap();
-    let last = guard.lock_paths().nth(2).unwrap();
+    let last = guard.paths().nth(2).unwrap();
     fixture.observer().await.delete(last, None).await.unwrap();
     let error = guard.guarded().unwrap().set_data(&job, b"2", None).commit().await.unwrap_err();
     assert_eq!((error.kind(), error.index()), (ErrorKind::NoNode, Some(2)));
@@ -186,7 +186,7 @@ async fn guarded_writes_check_every_lock_of_clients_with_other_chroots(fixture: 
     let lock =
         InterProcessMultiLock::from_locks(vec![mutex(&inside, "/x"), mutex(&plain, &paths[1])]);
     let guard = lock.acquire().await.unwrap();
-    let names: Vec<&str> = guard.lock_paths().collect();
+    let names: Vec<&str> = guard.paths().collect();
     assert!(names[0].starts_with("/x/") && names[1].starts_with(&paths[1]), "{names:?}");
     // The transaction belongs to the client of the first lock.
     inside.create("/job", b"", CreateMode::Persistent).await.unwrap();

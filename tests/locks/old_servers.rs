@@ -88,7 +88,7 @@ async fn every_lock(fixture: &Fixture, a: &Client, b: &Client, options: LockOpti
     for ((kind, ours), (_, theirs)) in each_lock(a, &fixture.path, &options).iter().zip(theirs) {
         let guard = within_deadline(kind, ours.acquire()).await.unwrap();
         let token = guard.fencing_token().await.unwrap();
-        let stat = a.exists(guard.lock_path()).await.unwrap().unwrap();
+        let stat = a.exists(guard.path()).await.unwrap().unwrap();
         assert_eq!((token, guard.session_id()), (stat.czxid, stat.ephemeral_owner), "{kind}");
         let mut guarded = guard.guarded().unwrap();
         guarded.create(&path("job"), b"", CreateMode::Ephemeral).commit().await.unwrap();
@@ -132,7 +132,7 @@ async fn every_lock(fixture: &Fixture, a: &Client, b: &Client, options: LockOpti
     let notify = Arc::clone(&revoked);
     revocable.make_revocable(move || notify.notify_one());
     let guard = revocable.acquire().await.unwrap();
-    Revoker::attempt_revoke(b, &RetryNTimes::new(0, ms(0)), guard.lock_path()).await.unwrap();
+    Revoker::attempt_revoke(b, &RetryNTimes::new(0, ms(0)), guard.path()).await.unwrap();
     within_deadline("the listener", revoked.notified()).await;
     guard.release().await.unwrap();
 
@@ -261,7 +261,7 @@ async fn a_broken_connection_counts_once_for_any_number_of_creates() {
 async fn a_lock_acquired_before_the_first_connection_works_on_3_4() {
     let fixture = fixture().await;
     let tap = fixture.tap.client("A").await.unwrap();
-    let client = docent::Config::new(&tap.connect_string()).unwrap().start();
+    let client = docent::Config::new(&tap.connect_string()).unwrap().start().unwrap();
     let path = format!("{}/deep/lock", fixture.path);
     let mutex = InterProcessMutex::with_options(&client, &path, no_retries()).unwrap();
     let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();

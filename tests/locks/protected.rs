@@ -3,11 +3,8 @@
 use std::time::Duration;
 
 use docent::{
-    Acl, Client, Config, CreateMode, Error, ErrorKind, OpCode,
-    acl::{self, AclProvider},
-    create_protected,
-    locks::LockOptions,
-    nodes::create_protected_with,
+    Client, Config, CreateMode, CreateOptions, Error, ErrorKind, OpCode, acl, create_protected,
+    nodes::ProtectedOptions, retry::RetryNTimes,
 };
 use docent_testing::{
     TestingServer,
@@ -17,7 +14,7 @@ use docent_testing::{
 };
 
 use crate::{
-    Fixture, no_retries, options,
+    Fixture, protected,
     support::{DEADLINE, eventually, has_no_request, within_deadline},
 };
 
@@ -38,14 +35,9 @@ const MODES: [CreateMode; 5] = [
     CreateMode::Container,
 ];
 
-/// Everyone may read.
-#[derive(Debug)]
-struct Readable;
-
-impl AclProvider for Readable {
-    fn acl_for_path(&self, _path: &str) -> Option<&[Acl<'_>]> {
-        Some(acl::READ_ACL_UNSAFE)
-    }
+/// A create without retries.
+fn unrepeated(mode: CreateMode) -> ProtectedOptions<'static> {
+    ProtectedOptions::new(mode).with_retry_policy(RetryNTimes::new(0, Duration::ZERO))
 }
 
 /// Creates the parent, and returns a path below it.
@@ -57,10 +49,9 @@ async fn parent(fixture: &Fixture, client: &Client) -> String {
 async fn create(
     client: &Client,
     path: &str,
-    mode: CreateMode,
-    options: &LockOptions,
+    options: impl Into<ProtectedOptions<'_>>,
 ) -> Result<String, Error> {
-    within_deadline("create", create_protected_with(client, path, b"data", mode, options)).await
+    within_deadline("create", create_protected(client, path, b"data", options)).await
 }
 
 /// Checks that a node is the only child, and deletes it.
@@ -85,10 +76,11 @@ async fn a_protected_node_has_curators_name(fixture: Fixture) {
         assert!(mode == CreateMode::Container || stat.ephemeral_owner == owner);
         assert_only(&fixture, &client, &created).await;
     }
-    // A path that ends with a slash: the name is the GUID and the digits. The ACL is that of the provider.
-    let options = options().with_acl_provider(Readable);
+    // A path that ends with a slash: the name is the GUID and the digits. The ACL is that of the options.
+    let options = CreateOptions::new(CreateMode::EphemeralSequential);
+    let options = options.with_acl(acl::READ_ACL_UNSAFE);
     let path = format!("{}/", fixture.path);
-    let created = create(&client, &path, CreateMode::EphemeralSequential, &options).await.unwrap();
+    let created = create(&client, &path, options).await.unwrap();
     assert_eq!(created.len(), path.len() + 40 + 10);
     let error = client.set_data(&created, b"", None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoAuth);
@@ -117,7 +109,7 @@ async fn a_lost_request_or_reply_leaves_one_node(fixture: Fixture) {
         ];
         for faults in faults {
             faults.into_iter().for_each(|fault| fixture.tap.inject(fault.of("A")));
-            let created = create(&client, &path, mode, &options()).await.unwrap();
+            let created = create(&client, &path, protected(mode)).await.unwrap();
             fixture.tap.clear_faults();
             assert_only(&fixture, &client, &created).await;
         }
@@ -128,7 +120,7 @@ async fn without_retries_a_lost_reply_leaves_no_node(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let path = parent(&fixture, &client).await;
     // The server is known to have create2: two losses in a row prove nothing.
-    let first = create(&client, &path, CreateMode::Persistent, &no_retries()).await.unwrap();
+    let first = create(&client, &path, unrepeated(CreateMode::Persistent)).await.unwrap();
     assert_only(&fixture, &client, &first).await;
     for mode in [CreateMode::PersistentSequential, CreateMode::Ephemeral] {
         for fault in [Fault::drop_reply(OpCode::Create2), Fault::drop_before(OpCode::Create2)] {
@@ -136,7 +128,7 @@ async fn without_retries_a_lost_reply_leaves_no_node(fixture: Fixture) {
             // The first search and the first delete of the clean-up are lost too.
             fixture.tap.inject(Fault::drop_reply(OpCode::GetChildren2).of("A"));
             fixture.tap.inject(Fault::drop_before(OpCode::Delete).of("A"));
-            let error = create(&client, &path, mode, &no_retries()).await.unwrap_err();
+            let error = create(&client, &path, unrepeated(mode)).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
             has_no_request(&client).await;
             fixture.children(&fixture.path, 0).await;
@@ -156,9 +148,8 @@ async fn a_dropped_create_leaves_no_node(fixture: Fixture) {
             let before = fixture.tap.len();
             tap.stall();
             {
-                let options = options();
                 let mut creating =
-                    std::pin::pin!(create_protected_with(&client, &path, b"", mode, &options));
+                    std::pin::pin!(create_protected(&client, &path, b"", protected(mode)));
                 let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
                 assert!(creating.as_mut().poll(&mut cx).is_pending());
             }
@@ -173,9 +164,18 @@ async fn a_dropped_create_leaves_no_node(fixture: Fixture) {
 async fn a_missing_parent_is_an_error(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let path = format!("{}/missing/item", fixture.path);
-    let error = create(&client, &path, CreateMode::Persistent, &options()).await.unwrap_err();
+    let error = create(&client, &path, protected(CreateMode::Persistent)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoNode);
     assert!(client.exists(&fixture.path).await.unwrap().is_none(), "nothing is created");
+    let node = CreateOptions::new(CreateMode::Persistent);
+    let no_parents = node.with_parents_mode(CreateMode::Ephemeral);
+    let error = create(&client, &path, no_parents).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadArguments);
+    // Also when the first reply of the create is lost.
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
+    let created = create(&client, &path, node.with_parents()).await.unwrap();
+    let children = fixture.children(&format!("{}/missing", fixture.path), 1).await;
+    assert_eq!(created, format!("{}/missing/{}", fixture.path, children[0]));
 }
 
 /// A persistent node is kept, an ephemeral one is created again.
@@ -189,7 +189,7 @@ async fn a_protected_node_is_found_in_the_next_session(fixture: Fixture) {
         tap.refuse().await.unwrap();
         let creating = {
             let (client, path) = (client.clone(), path.clone());
-            tokio::spawn(async move { create(&client, &path, mode, &options()).await })
+            tokio::spawn(async move { create(&client, &path, protected(mode)).await })
         };
         let is_created = |r: &Record| r.is_reply(OpCode::Create2);
         fixture.tap.subscribe_from(before).until(DEADLINE, is_created).await.unwrap();
@@ -212,12 +212,12 @@ async fn an_invalid_path_is_refused_before_anything_is_sent() {
     let (client, _tap) = fixture.client("A").await;
     let sent = client.metrics().requests;
     for path in ["", "a", "/", "/a/", "/a//b", "//", "/a/../b"] {
-        let error = create(&client, path, CreateMode::Persistent, &options()).await.unwrap_err();
+        let error = create(&client, path, protected(CreateMode::Persistent)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidPath, "{path}");
     }
     for path in ["", "a", "/a//", "//"] {
         let mode = CreateMode::EphemeralSequential;
-        let error = create(&client, path, mode, &options()).await.unwrap_err();
+        let error = create(&client, path, protected(mode)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidPath, "{path}");
     }
     assert_eq!(client.metrics().requests, sent);
@@ -243,7 +243,7 @@ async fn a_protected_node_is_found_at_the_top_of_any_server() {
             for path in ["/item", "/"] {
                 fixture.tap.inject(Fault::drop_reply(op).of("A"));
                 let mode = CreateMode::PersistentSequential;
-                let created = create(&client, path, mode, &options()).await.unwrap();
+                let created = create(&client, path, protected(mode)).await.unwrap();
                 let top = client.get_children("/").await.unwrap().to_vec();
                 let ours: Vec<_> = top.iter().filter(|name| name.starts_with("_c_")).collect();
                 assert_eq!(ours, [created.strip_prefix('/').unwrap()]);
@@ -267,7 +267,7 @@ async fn the_clean_up_of_a_protected_create_is_repeated() {
     tap.refuse().await.unwrap();
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
     let mode = CreateMode::Persistent;
-    let error = create(&client, &path, mode, &no_retries()).await.unwrap_err();
+    let error = create(&client, &path, unrepeated(mode)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
     // Two searches, each with the write before it.
     server.throttle(4);

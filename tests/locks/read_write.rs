@@ -57,7 +57,7 @@ async fn a_downgrade_by_another_task_of_the_owner_keeps_the_token(fixture: Fixtu
     let token = writing.fencing_token().await.unwrap();
     let reading = within_deadline("the reader", reading).await.unwrap();
     let number = |path: &str| path.rsplit('_').next().unwrap().to_owned();
-    assert_eq!(number(reading.lock_path()), number(writing.lock_path()), "a downgrade");
+    assert_eq!(number(reading.path()), number(writing.path()), "a downgrade");
     assert_eq!(reading.fencing_token().await.unwrap(), token);
     writing.release().await.unwrap();
     assert_eq!(reading.fencing_token().await.unwrap(), token);
@@ -77,7 +77,7 @@ async fn a_queued_writer_waits_after_a_downgrade(fixture: Fixture) {
     let reading = ours.read_lock().acquire_as(&me).await.unwrap();
     writing.release().await.unwrap();
     // The waiter has listed again, and waits for the reader now.
-    let reader = reading.lock_path().to_owned();
+    let reader = reading.path().to_owned();
     fixture
         .tap
         .wait_for(DEADLINE, |r| &*r.client == "B" && r.path() == Some(&*reader))
@@ -123,7 +123,7 @@ async fn a_late_downgrade_does_not_pass_the_next_writer(fixture: Fixture) {
     let writes = within_deadline("the next writer", next).await.unwrap().unwrap();
     tap.accept().await.unwrap();
     // A waits for it, as every reader does.
-    let ahead = writes.lock_path().to_owned();
+    let ahead = writes.path().to_owned();
     let waits = |r: &Record| &*r.client == "A" && r.is_request(OpCode::GetData);
     eventually("A to wait, or to read", async || {
         let waits = fixture.tap.trace().since(before).iter().any(waits);

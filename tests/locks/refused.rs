@@ -1,13 +1,12 @@
 //! Refusals that no retry changes: an ACL that forbids a step, or a parent that is missing.
 
 use docent::{
-    CreateMode, ErrorKind, OpCode, Perms,
+    CreateMode, ErrorKind, OpCode, Perms, create_protected,
     locks::{InterProcessMutex, InterProcessSemaphoreV2},
-    nodes::create_protected_with,
 };
 use docent_testing::{fault::Fault, tap::Record};
 
-use crate::{Fixture, ms, mutex, options, support::within_deadline};
+use crate::{Fixture, ms, mutex, options, protected, support::within_deadline};
 
 on_both_servers! {
     a_waiter_that_may_not_delete_its_node_fails
@@ -42,8 +41,8 @@ async fn a_search_that_may_not_list_fails_without_another_create(fixture: Fixtur
     let before = fixture.tap.len();
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
     let path = format!("{}/item-", fixture.path);
-    let (mode, options) = (CreateMode::PersistentSequential, options());
-    let created = create_protected_with(&client, &path, b"", mode, &options);
+    let options = protected(CreateMode::PersistentSequential);
+    let created = create_protected(&client, &path, b"", options);
     let error = within_deadline("create", created).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoAuth, "{error}");
     assert_eq!(fixture.requests(before, OpCode::Create2), 1);

@@ -110,7 +110,7 @@ fn a_deleted_node_is_noticed_outside_a_runtime() {
     for (_, lock) in each_lock(&fixture.client, "", &options()) {
         let guard = drive(lock.acquire()).unwrap();
         let token = guard.cancellation_token();
-        let node = guard.lock_paths().last().unwrap().to_owned();
+        let node = guard.paths().last().unwrap().to_owned();
         fixture.servers.block_on(async {
             let operator = Client::connect(&fixture.server.connect_string()).await.unwrap();
             operator.delete(&node, None).await.unwrap();

@@ -87,7 +87,7 @@ async fn a_waiters_deleted_lease_node_is_created_again(fixture: Fixture) {
         let semaphore = semaphore.clone();
         async move { semaphore.acquire().await }
     });
-    let held = lease.lock_path().rsplit('/').next().unwrap().to_owned();
+    let held = lease.path().rsplit('/').next().unwrap().to_owned();
     let leases = fixture.leases(2).await;
     let theirs = leases.iter().find(|name| **name != held).unwrap();
     client.delete(&format!("{}/leases/{theirs}", fixture.path), None).await.unwrap();
@@ -96,7 +96,7 @@ async fn a_waiters_deleted_lease_node_is_created_again(fixture: Fixture) {
         (now.len() == 2 && !now[1].ends_with(theirs.as_str())).then_some(now)
     })
     .await;
-    assert_eq!(leases[0], lease.lock_path());
+    assert_eq!(leases[0], lease.path());
     lease.release().await.unwrap();
     within_deadline("the waiter", waiting).await.unwrap().unwrap().release().await.unwrap();
     fixture.leases(0).await;
@@ -159,7 +159,7 @@ async fn the_lease_has_the_data(fixture: Fixture) {
     let semaphore =
         InterProcessSemaphoreV2::with_options(&client, &fixture.path, 1, options).unwrap();
     let lease = semaphore.acquire().await.unwrap();
-    assert_eq!(client.get_data(lease.lock_path()).await.unwrap().data, "lease");
+    assert_eq!(client.get_data(lease.path()).await.unwrap().data, "lease");
     let waiting = tokio::spawn({
         let semaphore = semaphore.clone();
         async move { semaphore.acquire().await }
@@ -256,7 +256,7 @@ async fn children_that_are_no_lease_nodes_are_no_leases(fixture: Fixture) {
         observer.create(&path, b"", docent::CreateMode::Ephemeral).await.unwrap();
     }
     let lease = semaphore.acquire_timeout(DEADLINE).await.unwrap().expect("the only lease");
-    assert_eq!(semaphore.participants().await.unwrap(), [lease.lock_path()]);
+    assert_eq!(semaphore.participants().await.unwrap(), [lease.path()]);
     // A lease that another client created without protection counts.
     let unprotected = format!("{}/leases/lease-0000009999", fixture.path);
     lease.release().await.unwrap();

@@ -1,7 +1,7 @@
 //! Shared values. Source: those tests of `TestSharedCount` and `TestSharedValue` that the semaphore depends on.
 
 use docent::{
-    Client, Config, CreateMode, ErrorKind, OpCode,
+    Client, Config, CreateMode, CreateOptions, ErrorKind, OpCode,
     acl::{CREATOR_ALL_ACL, OPEN_ACL_UNSAFE},
     locks::InterProcessSemaphoreV2,
     shared::{SharedCount, SharedValue, count_of},
@@ -142,7 +142,7 @@ async fn a_waiter_for_a_lease_wakes_when_its_count_is_created_again(fixture: Fix
 // Also: `a_value_that_is_temporarily_unreadable_is_read_again`.
 async fn a_read_that_times_out_is_repeated(fixture: Fixture) {
     let tap = fixture.tap.client("A").await.unwrap();
-    let config = Config::new(&tap.connect_string()).unwrap().with_request_timeout(ms(300)).unwrap();
+    let config = Config::new(&tap.connect_string()).unwrap().with_request_timeout(ms(300));
     let client = config.connect().await.unwrap();
     let (b, _b) = fixture.client("B").await;
     let value = started(&fixture, &client, "old").await;
@@ -168,9 +168,13 @@ async fn a_value_that_is_temporarily_unreadable_is_read_again(fixture: Fixture) 
     fixture.tap.inject(Fault::delay_request(OpCode::GetData, DEADLINE).of("A"));
     b.delete(&fixture.path, None).await.unwrap();
     records.until(DEADLINE, |r| &*r.client == "A" && r.is_request(OpCode::GetData)).await.unwrap();
-    b.create_with_acl_and_stat(&fixture.path, b"new", CreateMode::Persistent, CREATOR_ALL_ACL)
-        .await
-        .unwrap();
+    b.create_with_stat(
+        &fixture.path,
+        b"new",
+        CreateOptions::new(CreateMode::Persistent).with_acl(CREATOR_ALL_ACL),
+    )
+    .await
+    .unwrap();
     fixture.tap.end_delays();
     records.until(DEADLINE, |r| &*r.client == "A" && r.is_reply(OpCode::GetData)).await.unwrap();
     b.set_acl(&fixture.path, OPEN_ACL_UNSAFE, None).await.unwrap();

@@ -6,9 +6,8 @@ use std::sync::{
 };
 
 use docent::{
-    Acl, Client, CreateMode, ErrorKind, OpCode, Perms, acl,
+    Acl, Client, CreateMode, ErrorKind, OpCode, Perms, acl, create_protected,
     locks::{InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2, Owner},
-    nodes::create_protected_with,
 };
 use docent_testing::{TestingCluster, TestingServer, fault::Fault, tap::TapClient};
 use tokio::{
@@ -17,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    Fixture, ms, mutex, no_retries, options,
+    Fixture, ms, mutex, no_retries, options, protected,
     support::{
         DEADLINE, eventually,
         given_up_session::{config_without_expiry, short_session, wait_until_given_up},
@@ -54,7 +53,7 @@ async fn a_search_on_a_follower_that_lags_finds_the_node() {
     let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
     assert_eq!(
         fixture.children(&fixture.path, 1).await,
-        [guard.lock_path().rsplit('/').next().unwrap()]
+        [guard.path().rsplit('/').next().unwrap()]
     );
     let creates = fixture.tap.trace().iter().filter(|r| r.is_request(OpCode::Create2)).count();
     assert_eq!(creates, 3, "two before the parent existed, and no second one after the loss");
@@ -208,9 +207,9 @@ async fn the_first_create_of_two_leaves_no_node() {
     let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
     assert_eq!(
         fixture.children(&fixture.path, 1).await,
-        [guard.lock_path().rsplit('/').next().unwrap()]
+        [guard.path().rsplit('/').next().unwrap()]
     );
-    assert!(guard.lock_path().ends_with("0000000002"), "{}", guard.lock_path());
+    assert!(guard.path().ends_with("0000000002"), "{}", guard.path());
     guard.release().await.unwrap();
 
     // Dropped after the second create, before any listing: both are deleted.
@@ -304,8 +303,8 @@ async fn a_protected_node_has_no_twin() {
     let path = format!("{}/item-", fixture.path);
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
     proxy.hide(1);
-    let (mode, options) = (CreateMode::PersistentSequential, options());
-    let created = create_protected_with(&client, &path, b"data", mode, &options);
+    let options = protected(CreateMode::PersistentSequential);
+    let created = create_protected(&client, &path, b"data", options);
     let created = within_deadline("create", created).await.unwrap();
     assert!(created.ends_with("-item-0000000001"), "{created}");
     let children = fixture.children(&fixture.path, 1).await;
@@ -322,8 +321,7 @@ async fn of_two_nodes_that_a_search_finds_the_first_is_kept() {
         let path = format!("{}/item-", fixture.path);
         fixture.tap.inject(Fault::drop_reply(OpCode::Create2).times(2));
         proxy.hide(1);
-        let options = options();
-        let created = create_protected_with(&client, &path, b"", mode, &options);
+        let created = create_protected(&client, &path, b"", protected(mode));
         let created = within_deadline("create", created).await.unwrap();
         assert!(created.ends_with("-item-0000000000"), "{created}");
         let creates = fixture.tap.trace().iter().filter(|r| r.is_request(OpCode::Create2)).count();
@@ -363,8 +361,8 @@ async fn an_existing_node_of_an_earlier_session_is_created_anew() {
         tokio::spawn(async move {
             // One for the lost reply, and one for the search that ends with the session.
             let policy = docent::retry::RetryNTimes::new(2, ms(100));
-            let options = no_retries().with_retry_policy(policy);
-            create_protected_with(&client, &path, b"", CreateMode::Ephemeral, &options).await
+            let options = protected(CreateMode::Ephemeral).with_retry_policy(policy);
+            create_protected(&client, &path, b"", options).await
         })
     };
     let mut records = fixture.tap.subscribe_from(before);
@@ -389,8 +387,7 @@ async fn an_existing_node_that_no_search_shows_is_searched_for_again() {
     // Behind the lost reply, and behind NodeExists.
     proxy.hide(2);
     let before = fixture.tap.len();
-    let (mode, options) = (CreateMode::Ephemeral, options());
-    let created = create_protected_with(&client, &path, b"", mode, &options);
+    let created = create_protected(&client, &path, b"", protected(CreateMode::Ephemeral));
     let created = within_deadline("create", created).await.unwrap();
     let trace = fixture.tap.trace().since(before);
     let creates = trace.iter().filter(|record| record.is_request(OpCode::Create2)).count();
@@ -413,7 +410,7 @@ async fn a_late_create_of_a_given_up_name_leaves_no_node() {
     let create = {
         let (client, path) = (client.clone(), path.clone());
         tokio::spawn(async move {
-            create_protected_with(&client, &path, b"", CreateMode::Ephemeral, &options()).await
+            create_protected(&client, &path, b"", protected(CreateMode::Ephemeral)).await
         })
     };
     let mut records = fixture.tap.subscribe_from(before);
@@ -456,7 +453,7 @@ async fn the_node_of_the_first_of_two_sessions_is_not_taken_for_ours() {
     let guard = within_deadline("acquire", acquire).await.unwrap().unwrap();
     assert!(server.session_ids().contains(&first_session), "the server still has it");
     assert_ne!(guard.session_id(), first_session);
-    let stat = client.exists(guard.lock_path()).await.unwrap().unwrap();
+    let stat = client.exists(guard.path()).await.unwrap().unwrap();
     assert_eq!(stat.ephemeral_owner, guard.session_id());
     guard.release().await.unwrap();
     fixture.children(&fixture.path, 0).await;

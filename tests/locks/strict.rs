@@ -145,7 +145,7 @@ async fn a_guarded_write_of_a_lost_strict_hold_is_refused(fixture: Fixture) {
     let register = format!("{}-register", fixture.path);
     b.create(&register, b"", CreateMode::Persistent).await.unwrap();
     guard.guarded().unwrap().set_data(&register, b"1", None).commit().await.unwrap();
-    b.delete(guard.lock_path(), None).await.unwrap();
+    b.delete(guard.path(), None).await.unwrap();
     let late = guard.guarded();
     if let Ok(mut late) = late {
         let error = late.set_data(&register, b"2", None).commit().await.unwrap_err();

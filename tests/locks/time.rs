@@ -4,17 +4,16 @@
 use std::{sync::Arc, task::Poll, time::Duration};
 
 use docent::{
-    CreateMode, ErrorKind, LeaderSelector,
+    CreateMode, ErrorKind, LeaderSelector, create_protected,
     locks::{
         InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
         InterProcessSemaphoreMutex, InterProcessSemaphoreV2, Owner, Revoker, StrictMutex,
     },
-    nodes::create_protected_with,
 };
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    ms, options,
+    ms, options, protected,
     support::{
         each_lock::each_lock,
         in_process::{self, server_and_client},
@@ -123,7 +122,7 @@ async fn nodes_that_are_deleted_in_a_loop_are_created_with_pauses() {
     };
     let lose = async |guard: docent::LockGuard| {
         let lost = guard.cancellation_token();
-        client.delete(guard.lock_path(), None).await.unwrap();
+        client.delete(guard.path(), None).await.unwrap();
         lost.cancelled().await;
     };
     for (what, lock) in locks {
@@ -173,7 +172,7 @@ async fn leases_deleted_together_count_as_one_loss() {
     let leases = semaphore.acquire_many(8).await.unwrap();
     let lost: Vec<_> = leases.iter().map(|lease| lease.cancellation_token()).collect();
     for lease in &leases {
-        client.delete(lease.lock_path(), None).await.unwrap();
+        client.delete(lease.path(), None).await.unwrap();
     }
     for token in lost {
         token.cancelled().await;
@@ -326,7 +325,7 @@ async fn a_holder_stays_revocable_when_its_reads_fail() {
         for round in 0..3 {
             // Not the revocation message, so the listener only renews the watch, which fails.
             let before = server.machine(|machine, _| machine.last_zxid());
-            let write = other.set_data(guard.lock_path(), b"other", None);
+            let write = other.set_data(guard.path(), b"other", None);
             // Runs between the write and the read after it. A spawned task is scheduled with the others; the test's own
             // future and `yield_now` would run only when they are idle.
             let (server, session) = (Arc::clone(&server), guard.session_id());
@@ -345,7 +344,7 @@ async fn a_holder_stays_revocable_when_its_reads_fail() {
             tokio::spawn(fail).await.unwrap();
             write.await.unwrap();
             sleep(ms(10_000)).await;
-            Revoker::attempt_revoke(&other, &policy, guard.lock_path()).await.unwrap();
+            Revoker::attempt_revoke(&other, &policy, guard.path()).await.unwrap();
             let revoked = tokio::time::timeout(ms(60_000), revocations.recv()).await;
             assert!(revoked.is_ok(), "round {round}, outage: {outage}: no longer revocable");
         }
@@ -362,7 +361,7 @@ async fn a_guaranteed_delete_pauses_between_two_attempts() {
     let (server, client) = server_and_client().await;
     let mutex = InterProcessMutex::with_options(&client, "/lock", crate::no_retries()).unwrap();
     let guard = mutex.acquire().await.unwrap();
-    let path = guard.lock_path().to_owned();
+    let path = guard.path().to_owned();
     // Refuses the next five requests, without delay.
     server.throttle(5);
     drop(guard);
@@ -383,10 +382,9 @@ async fn a_clean_up_below_a_missing_parent_ends() {
     let (_server, client) = server_and_client().await;
     let before = client.metrics().requests;
     {
-        let options = options();
-        let (path, mode) = ("/missing/item", CreateMode::Persistent);
-        let mut creating =
-            std::pin::pin!(create_protected_with(&client, path, b"", mode, &options));
+        let options = protected(CreateMode::Persistent);
+        let create = create_protected(&client, "/missing/item", b"", options);
+        let mut creating = std::pin::pin!(create);
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(creating.as_mut().poll(&mut cx).is_pending());
     }

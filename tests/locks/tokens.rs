@@ -52,7 +52,7 @@ async fn a_released_guard_cancels_its_token_before_its_delete_is_sent(fixture: F
     let (client, _tap) = fixture.client("A").await;
     for (kind, guard) in guards(&fixture, &client).await {
         let token = guard.cancellation_token();
-        let nodes: Vec<String> = guard.lock_paths().map(str::to_owned).collect();
+        let nodes: Vec<String> = guard.paths().map(str::to_owned).collect();
         let before = fixture.tap.len();
         // Polled once, and no other task has run since: the delete is queued and cannot have been sent.
         let mut release = pin!(guard.release());

@@ -80,7 +80,7 @@ async fn the_own_node_and_the_node_ahead_are_two_watches(fixture: Fixture) {
     let mutex = mutex(&fixture, &client);
     mutex.make_revocable(|| {});
     let guard = mutex.acquire().await.unwrap();
-    let node = guard.lock_path().to_owned();
+    let node = guard.path().to_owned();
     for _ in 0..3 {
         assert!(mutex.acquire_timeout(ms(0)).await.unwrap().is_none());
     }
@@ -109,7 +109,7 @@ async fn a_timed_out_acquire_beside_a_waiter_leaves_the_waiters_watch(fixture: F
     assert!(ours.read_lock().acquire_timeout(ms(0)).await.unwrap().is_none());
     assert_eq!(a.metrics().watches, 1, "only the waiter's watch is left");
     let before = fixture.tap.len();
-    let node = writing.lock_path().to_owned();
+    let node = writing.path().to_owned();
     writing.release().await.unwrap();
     let guard = within_deadline("the reader", waiting).await.unwrap().unwrap();
     let events = fixture.tap.trace().since(before).of("A");

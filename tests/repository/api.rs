@@ -269,7 +269,7 @@ impl Api {
         let items = self.modules[&module].items.iter().filter(|item| is_exported(item));
         // A type and a function, or a macro, may share a name.
         let mut lines = Vec::new();
-        for item in items.iter().filter(|item| name(item).is_some_and(|name| name == original)) {
+        for item in items.filter(|item| name(item).is_some_and(|name| name == original)) {
             describe(item, &shown, &mut lines);
         }
         self.add(&module, lines);

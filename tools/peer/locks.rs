@@ -192,7 +192,7 @@ impl LockObject {
                     self.released = report_loss(&self.peer.client, &self.handle, guard);
                 }
                 if matches!(self.lock, Lock::Semaphore(_)) {
-                    text = guard.lock_path().rsplit('/').next().unwrap_or("").to_owned();
+                    text = guard.path().rsplit('/').next().unwrap_or("").to_owned();
                 }
             }
             self.holds.push(hold);

@@ -182,7 +182,8 @@ fn start(program: &str, command_line: &CommandLine) -> Result<Peer, String> {
         .with_direct_servers(has_option("direct"))
         .with_session_timeout(command_line.session_timeout)
         .with_connection_timeout(connection_timeout)
-        .start();
+        .start()
+        .map_err(|error| error.to_string())?;
     tokio::spawn(report_states(client.clone(), command_line.is_lazy));
     let tracker = match command_line.tracker {
         Tracking::Off => None,

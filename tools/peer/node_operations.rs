@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use docent::{Acl, Client, CreateMode, ErrorKind, Perms, acl, watch::WatcherType};
+use docent::{Acl, Client, CreateMode, CreateOptions, ErrorKind, Perms, acl, watch::WatcherType};
 
 use super::{Answer, Failure, done, gzip, kept::mode};
 
@@ -108,8 +108,8 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
         }
         ("mk", [path, data @ ..]) if data.len() < 2 => {
             let data = data.first().map_or(Ok(Vec::new()), |data| bytes(data))?;
-            client.create_parents(path, CreateMode::Persistent).await.map_err(failure)?;
-            client.create_or_set(path, &data).await.map_err(failure)?;
+            let options = CreateOptions::new(CreateMode::Persistent).with_parents();
+            client.create_or_set(path, &data, options).await.map_err(failure)?;
             done()
         }
         ("exists", [path]) => {

@@ -1,6 +1,6 @@
 //! Verbs without an object: plain requests.
 
-use docent::{Acl, Client, CreateMode, Perms};
+use docent::{Acl, Client, CreateMode, CreateOptions, Perms};
 
 use super::{Answer, Failure, done, kept::mode, list, text, token};
 
@@ -25,7 +25,9 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
         }
         ("makero", [path]) => {
             let read = [Acl::new(Perms::READ, "world", "anyone")];
-            client.create_with_acl(path, b"", CreateMode::Persistent, &read).await?;
+            client
+                .create(path, b"", CreateOptions::new(CreateMode::Persistent).with_acl(&read))
+                .await?;
             done()
         }
         ("write", [path, data]) => {

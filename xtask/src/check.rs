@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use xtask::Result;
 
 use crate::{deny, packages, report::Report, semver, sim};
-use xtask::workspace::{LIBRARIES, cargo, is_ci, root};
+use xtask::workspace::{LIBRARIES, cargo_with, is_ci, root};
 
 /// Runs every check, also after one has failed.
 pub(crate) fn run() -> Result<ExitCode> {

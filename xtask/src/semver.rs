@@ -5,10 +5,9 @@ use std::process::Command;
 use xtask::{
     Result,
     command::{output, succeeds},
-    workspace::{LIBRARIES, root},
+    workspace::{LIBRARIES, cargo_with, root},
 };
 
-use crate::check::cargo_with;
 use crate::report::Report;
 
 const CHECK: &str = "semantic versions";

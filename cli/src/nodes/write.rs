@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use docent::{Acl, Client, CreateMode, Error, ErrorKind, Stat, Ttl};
+use docent::{Acl, Client, CreateMode, CreateOptions, Error, ErrorKind, Stat, Ttl};
 use docent_protocol::acl::OPEN_ACL_UNSAFE;
 
 use super::{acl, list_tree, path_object, read_data, stat_json, validate_new_path, validate_path};
@@ -146,13 +146,9 @@ impl Command for Create {
         };
         let acl: Vec<Acl<'_>> = self.acl.iter().map(acl::Entry::as_acl).collect();
         let acl = if acl.is_empty() { OPEN_ACL_UNSAFE } else { &acl };
-        let created = match self.create(client, mode, acl).await {
-            Err(error) if error.kind() == ErrorKind::NoNode && self.parents => {
-                client.create_parents_with_acl(&self.path, CreateMode::Persistent, acl).await?;
-                self.create(client, mode, acl).await
-            }
-            other => other,
-        };
+        let options = CreateOptions::new(mode).with_acl(acl);
+        let options = if self.parents { options.with_parents() } else { options };
+        let created = self.create(client, options).await;
         let (path, stat) = created.map_err(|error| match error.kind() {
             ErrorKind::NoNode => Failure::new(
                 exit::NO_NODE,
@@ -176,14 +172,13 @@ impl Create {
     async fn create(
         &self,
         client: &Client,
-        mode: CreateMode,
-        acl: &[Acl<'_>],
+        options: CreateOptions<'_>,
     ) -> Result<(String, Option<Stat>), Error> {
         if self.json {
-            let created = client.create_with_acl_and_stat(&self.path, &self.bytes, mode, acl).await;
+            let created = client.create_with_stat(&self.path, &self.bytes, options).await;
             return created.map(|(path, stat)| (path, Some(stat)));
         }
-        let created = client.create_with_acl(&self.path, &self.bytes, mode, acl).await;
+        let created = client.create(&self.path, &self.bytes, options).await;
         created.map(|path| (path, None))
     }
 }

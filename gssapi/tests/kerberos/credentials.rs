@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use docent_gssapi::{Gssapi, GssapiErrorKind};
 use docent_protocol::{Acl, CreateMode, Perms};
-use docent_session::{ConnectionState, ErrorKind};
+use docent_session::{ConnectionState, CreateOptions, ErrorKind};
 
 use crate::support::{
     connect, eventually, in_realms, kind_of, restart, sasl_user, within_deadline,
@@ -20,7 +20,7 @@ in_realms! {
         let client = connect(&server, Gssapi::new()).await.unwrap();
         let session = client.session().unwrap().session_id();
         let ours = [Acl::new(Perms::ALL, "sasl", "app@DOCENT.TEST")];
-        client.create_with_acl("/ours", b"", CreateMode::Persistent, &ours).await.unwrap();
+        client.create("/ours", b"", CreateOptions::new(CreateMode::Persistent).with_acl(&ours)).await.unwrap();
         let requests = realm.kdc.issued("AS_REQ");
         realm.expiry().await;
         // The connection is authenticated, and stays so.

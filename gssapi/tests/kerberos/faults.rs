@@ -72,7 +72,7 @@ in_realms! {
         let server = realm.server().await;
         realm.kdc.kill().unwrap();
         let config = config(server.address()).with_sasl_mechanism(Gssapi::new());
-        let client = config.start();
+        let client = config.start().unwrap();
         let error = eventually("the reason", async || {
             let error = client.wait_until_connected(Duration::from_millis(100)).await.err()?;
             Some(error).filter(|error| kind_of(error).0.is_some())
@@ -122,7 +122,7 @@ in_realms! {
         // An attempt may take two thirds of the session's timeout.
         let slow = config(server.address()).with_session_timeout(Duration::from_secs(60));
         let slow = slow.with_connection_timeout(DEADLINE).with_sasl_mechanism(Gssapi::new());
-        let slow = slow.start();
+        let slow = slow.start().unwrap();
         eventually("a request to the KDC", async || {
             (relay.connections.load(Ordering::Relaxed) > 0).then_some(())
         })
@@ -156,7 +156,7 @@ in_realms! {
         let realm = place.realm_behind(Some(relay.address));
         let server = realm.server().await;
         let slow = config(server.address()).with_connection_timeout(Duration::from_secs(2));
-        let slow = slow.with_sasl_mechanism(Gssapi::new()).start();
+        let slow = slow.with_sasl_mechanism(Gssapi::new()).start().unwrap();
         let error = eventually("an attempt that timed out", async || {
             let error = slow.wait_until_connected(Duration::from_millis(100)).await.err()?;
             Some(error).filter(|error| error.to_string().contains("SASL timed out"))
@@ -181,7 +181,7 @@ in_realms! {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.unwrap();
             runtime.block_on(async {
-                let _client = config.start();
+                let _client = config.start().unwrap();
                 eventually("a request to the KDC", async || {
                     (connections.load(Ordering::Relaxed) > 0).then_some(())
                 })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use docent_gssapi::{Gssapi, GssapiErrorKind};
 use docent_protocol::{Acl, CreateMode, EventType, Perms};
-use docent_session::{ConnectionState, ErrorKind, sasl::SaslMechanism as _};
+use docent_session::{ConnectionState, CreateOptions, ErrorKind, sasl::SaslMechanism as _};
 use xtask::Settings;
 
 use crate::support::{
@@ -23,7 +23,7 @@ in_realms! {
         assert_eq!(sasl_user(&client).await.as_deref(), Some("app@DOCENT.TEST"));
 
         let ours = [Acl::new(Perms::ALL, "sasl", "app@DOCENT.TEST")];
-        client.create_with_acl("/ours", b"x", CreateMode::Persistent, &ours).await.unwrap();
+        client.create("/ours", b"x", CreateOptions::new(CreateMode::Persistent).with_acl(&ours)).await.unwrap();
         assert_eq!(client.get_data("/ours").await.unwrap().data, "x");
 
         let anonymous = within_deadline("a client", config(server.address()).connect()).await;
@@ -44,7 +44,7 @@ in_realms! {
         let server = realm.server().await;
         let client = connect(&server, Gssapi::new()).await.unwrap();
         let ours = [Acl::new(Perms::ALL, "sasl", "app@DOCENT.TEST")];
-        client.create_with_acl("/ours", b"1", CreateMode::Persistent, &ours).await.unwrap();
+        client.create("/ours", b"1", CreateOptions::new(CreateMode::Persistent).with_acl(&ours)).await.unwrap();
         let (_, mut watcher) = client.get_data_and_watch("/ours").await.unwrap();
         let session = client.session().unwrap().session_id();
         let mut states = client.states();
@@ -67,7 +67,7 @@ in_realms! {
         let digest = "org.apache.zookeeper.server.auth.DigestLoginModule required user_bob=\"pw\"";
         let digest = realm.server_with(digest).await;
         let app = connect(&kerberos, Gssapi::new()).await.unwrap();
-        let bob = config(digest.address()).with_sasl("bob", "pw").unwrap();
+        let bob = config(digest.address()).with_sasl("bob", "pw");
         let bob = within_deadline("a client", bob.connect()).await.unwrap();
         assert_eq!(sasl_user(&app).await.as_deref(), Some("app@DOCENT.TEST"));
         assert_eq!(sasl_user(&bob).await.as_deref(), Some("bob"));
@@ -78,7 +78,7 @@ in_realms! {
         let (kind, text) = kind_of(&refused);
         assert_eq!(kind, Some(GssapiErrorKind::InvalidToken), "{text}");
         assert!(text.contains("DIGEST-MD5") && text.contains("Krb5LoginModule"), "{text}");
-        let bob = config(kerberos.address()).with_sasl("bob", "pw").unwrap();
+        let bob = config(kerberos.address()).with_sasl("bob", "pw");
         let refused = within_deadline("a refusal", bob.connect()).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::AuthFailed, "{refused}");
         assert!(refused.to_string().contains("refused the SASL user or password"), "{refused}");

@@ -9,7 +9,6 @@ use docent_session::{Client, Error, ErrorKind, Node, Outcome, retry::RetryLoop};
 use tracing::debug;
 
 use crate::{
-    acl_provider::acl_of,
     create,
     options::LockOptions,
     parents::{LastNode, create_parents},
@@ -91,7 +90,7 @@ impl Cell {
                     continue;
                 }
             }
-            let acl = acl_of(self.options.parents().acl_provider, &self.path);
+            let acl = self.options.parents().acls.of(&self.path);
             let mode = CreateMode::Persistent;
             let created = create::create(&self.client, &self.path, data, mode, acl).await;
             let Err(error) = created else { return Ok(Write::Applied) };

@@ -11,7 +11,6 @@ use tokio::sync::OnceCell;
 
 use super::persistently::{persistently, removed_on_drop};
 use crate::{
-    acl_provider::acl_of,
     base_path::check_base_path,
     create,
     deadline::{Deadline, Ended, in_time},
@@ -98,7 +97,7 @@ impl DistributedBarrier {
     pub async fn set_barrier(&self) -> Result<(), Error> {
         let data = default_data(&self.default_data, &self.client, &self.options).await;
         let (parents, mode) = (self.options.parents(), CreateMode::Persistent);
-        let acl = acl_of(parents.acl_provider, &self.path);
+        let acl = parents.acls.of(&self.path);
         let mut retry = RetryLoop::new(&self.client, &*self.options.retry_policy);
         let mut has_parents = false;
         loop {

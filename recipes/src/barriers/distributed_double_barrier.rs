@@ -18,7 +18,6 @@ use super::{
     persistently::{persistently, persistently_while, removed_on_drop},
 };
 use crate::{
-    acl_provider::acl_of,
     base_path::check_base_path,
     create::create,
     deadline::{Deadline, in_time},
@@ -347,7 +346,7 @@ impl DistributedDoubleBarrier {
         own: &Member,
     ) -> Result<bool, Error> {
         let path = &self.ready_path;
-        let acl = acl_of(self.options.parents().acl_provider, path);
+        let acl = self.options.parents().acls.of(path);
         loop {
             let (result, done) = match left_behind.take() {
                 Some(ready) => {

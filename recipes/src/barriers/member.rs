@@ -8,7 +8,6 @@ use tracing::debug;
 
 use super::persistently::{is_transient, persistently};
 use crate::{
-    acl_provider::acl_of,
     create::create,
     guaranteed_delete::{delete_in_background, repeat},
     options::LockOptions,
@@ -93,7 +92,7 @@ impl Member {
         options: &LockOptions,
     ) -> Result<Option<Self>, Error> {
         let parents = options.parents();
-        let acl = acl_of(parents.acl_provider, &path);
+        let acl = parents.acls.of(&path);
         let mut member = Self {
             client: client.clone(),
             path: path.clone(),

@@ -40,7 +40,7 @@ use crate::{Error, locks::CancellationToken};
 /// # Several locks at once
 ///
 /// The guard of an [`InterProcessMultiLock`](super::InterProcessMultiLock) is held while all of its locks are held.
-/// [`lock_path`](Self::lock_path) and [`fencing_token`](Self::fencing_token) are those of the first lock: a holder of
+/// [`path`](Self::path) and [`fencing_token`](Self::fencing_token) are those of the first lock: a holder of
 /// all locks holds that one, so its token increases from holder to holder.
 ///
 /// # Example
@@ -275,12 +275,12 @@ impl LockGuard {
     ///
     /// Source: `InterProcessMutex.getLockPath`, `Lease.getNodeName`.
     #[must_use]
-    pub fn lock_path(&self) -> &str {
+    pub fn path(&self) -> &str {
         self.holds.path()
     }
 
     /// The paths of all lock nodes, in the order in which they were acquired.
-    pub fn lock_paths(&self) -> impl Iterator<Item = &str> {
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.holds.paths()
     }
 
@@ -311,7 +311,7 @@ impl Drop for EndedHolds {
 impl fmt::Debug for LockGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockGuard")
-            .field("lock_paths", &self.lock_paths().collect::<Vec<_>>())
+            .field("paths", &self.paths().collect::<Vec<_>>())
             .field("held", &self.is_held())
             .finish_non_exhaustive()
     }

@@ -32,7 +32,7 @@ use crate::{Error, deadline::STEP_GRACE, error, timer};
 ///
 /// let accounts = InterProcessMultiLock::new(&client, &["/locks/alice", "/locks/bob"])?;
 /// let guard = accounts.acquire().await?;
-/// assert_eq!(guard.lock_paths().count(), 2);
+/// assert_eq!(guard.paths().count(), 2);
 /// guard.release().await
 /// # }
 /// # #[tokio::main(flavor = "current_thread")]

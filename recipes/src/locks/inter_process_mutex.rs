@@ -327,7 +327,7 @@ impl InterProcessMutex {
                 return Ok(guard);
             }
             // The first renewal has not found the node, for one.
-            let lost = error::lock_lost(guard.lock_path());
+            let lost = error::lock_lost(guard.path());
             drop(guard);
             deadline.note_answer();
             deadline.bound_by_end(retry.pause_after_any_error(lost)).await?;

@@ -281,7 +281,7 @@ impl InterProcessSemaphoreV2 {
             // All must be held at one moment: an early lease may be lost during the wait for a later one.
             let lost: Vec<_> = leases.extract_if(.., |lease| !lease.is_held()).collect();
             let Some(first) = lost.first() else { return Ok(leases) };
-            let lost = error::lock_lost(first.lock_path());
+            let lost = error::lock_lost(first.path());
             deadline.bound_by_end(retry.pause_after_any_error(lost)).await?;
         }
     }

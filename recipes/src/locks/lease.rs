@@ -112,7 +112,7 @@ impl Semaphore {
                         return Ok(lease);
                     }
                     // The first renewal has not found the node.
-                    error::lock_lost(lease.lock_path())
+                    error::lock_lost(lease.path())
                 }
                 Attempt::Retry(error) => {
                     self.recreate.note_loss();
@@ -137,7 +137,7 @@ impl Semaphore {
             (Ok(Attempt::Acquired(_)), Err(Ended::Failed(error))) => Err(error.into()),
             // The session may have ended during the release.
             (Ok(Attempt::Acquired(lease)), _) if !lease.is_held() => {
-                Ok(Attempt::Retry(error::lock_lost(lease.lock_path())))
+                Ok(Attempt::Retry(error::lock_lost(lease.path())))
             }
             (result, _) => result,
         }

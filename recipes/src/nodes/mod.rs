@@ -10,7 +10,7 @@ mod persistent_node;
 mod persistent_ttl_node;
 mod status;
 
-pub use crate::create_protected::{create_protected, create_protected_with};
+pub use crate::create_protected::{ProtectedOptions, create_protected};
 pub use group_member::GroupMember;
 pub use options::NodeOptions;
 pub use persistent_node::PersistentNode;

@@ -10,7 +10,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::debug;
 
 use super::{options::NodeOptions, persistent_node::PersistentNode, status::NodeEvent};
-use crate::{acl_provider::acl_of, create, default_data::default_data, error, select::select};
+use crate::{create, default_data::default_data, error, select::select};
 
 /// The name of the child that is written to keep the node.
 ///
@@ -183,7 +183,7 @@ async fn touch(
             let data = default_data(&cache, &client, &options.lock).await;
             let touched = match client.set_data(&child, &data, None).await {
                 Err(error) if error.kind() == ErrorKind::NoNode => {
-                    let acl = acl_of(&*options.lock.acl_provider, &child);
+                    let acl = options.lock.parents().acls.of(&child);
                     create::create(&client, &child, &data, mode, acl).await.map(drop)
                 }
                 other => other.map(drop),

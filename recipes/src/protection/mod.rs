@@ -29,7 +29,6 @@ mod our_node;
 use std::future::Future;
 
 use crate::{
-    acl_provider::acl_of,
     create::{self, CreateReply},
     error,
     guaranteed_delete::{self, delete_in_background},
@@ -248,7 +247,7 @@ impl ProtectedCreate<'_> {
         let NewNode { data, parents, mode, .. } = *self.node;
         // Recorded before the request is sent: dropping this future does not recall it.
         self.sent.record_request(self.client.session().map(|session| session.session_id()));
-        let acl = acl_of(parents.acl_provider, &self.path);
+        let acl = parents.acls.of(&self.path);
         let result = create::create(self.client, &self.path, data, mode, acl).await;
         if let Err(error) = &result {
             match (error.kind(), error.outcome()) {

@@ -17,7 +17,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, trace};
 
 use crate::{
-    acl_provider::acl_of,
     base_path::check_base_path,
     create,
     options::LockOptions,
@@ -251,7 +250,7 @@ async fn create_if_missing(
     options: &LockOptions,
 ) -> Result<(), Error> {
     let parents = options.parents();
-    let acl = acl_of(parents.acl_provider, path);
+    let acl = parents.acls.of(path);
     let create = || create::create(client, path, seed, CreateMode::Persistent, acl);
     let created = match create().await {
         Err(error) if error.kind() == ErrorKind::NoNode => {

@@ -102,7 +102,7 @@ async fn a_hold_is_proven_that_begins_just_before_the_end_of_a_bound() {
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_ends_no_strict_hold() {
     let world = World::new().await;
-    let config = world.config_with(Duration::from_millis(300)).with_max_requests(4).unwrap();
+    let config = world.config_with(Duration::from_millis(300)).with_max_requests(4);
     let client = config.connect().await.unwrap();
     let guard =
         StrictMutex::with_options(&client, PATH, options()).unwrap().acquire().await.unwrap();
@@ -163,7 +163,7 @@ async fn a_hold_whose_node_is_known_to_be_deleted_has_no_proven_bound() {
     for is_watched in [false, true] {
         let guard = hold(&client, PATH, EVERY).await;
         assert!(world.is_proven(&guard));
-        other.delete(guard.lock_path(), None).await.unwrap();
+        other.delete(guard.path(), None).await.unwrap();
         if is_watched {
             guard.lost().await;
         } else {
@@ -189,9 +189,9 @@ async fn a_hold_whose_node_goes_before_its_first_renewal_is_not_returned() {
     let (client, other) =
         (world.config_with(LATENCY).connect().await.unwrap(), world.client().await);
     let leases = format!("{PATH}/leases");
-    other.create_parents(&format!("{leases}/x"), CreateMode::Container).await.unwrap();
+    other.ensure_path(&leases, CreateMode::Container).await.unwrap();
     for path in ["mutex", "selector"] {
-        other.create_parents(&format!("{PATH}/{path}/x"), CreateMode::Container).await.unwrap();
+        other.ensure_path(&format!("{PATH}/{path}"), CreateMode::Container).await.unwrap();
     }
     sleep(T).await;
     // After the listing that grants the lock, and before its reply.
@@ -238,7 +238,7 @@ async fn a_selector_that_lost_its_connection_while_it_was_granted_has_one_node()
     const LATENCY: Duration = Duration::from_millis(100);
     for outage in (1..6).map(Duration::from_secs) {
         let world = World::new().await;
-        let config = world.config_with(LATENCY).with_request_timeout(T / 12).unwrap();
+        let config = world.config_with(LATENCY).with_request_timeout(T / 12);
         let client = config.connect().await.unwrap();
         let children = || world.server.machine(|machine, _| machine.child_paths(PATH).len());
         sleep(T).await;

@@ -7,7 +7,7 @@ use docent_recipes::{
     ErrorKind,
     locks::{InterProcessMutex, LockGuard, StrictMutex},
 };
-use docent_session::{Client, runtime::Instant};
+use docent_session::{Client, CreateOptions, runtime::Instant};
 use tokio::time::{sleep, timeout};
 
 use crate::{T, World, options, support::InProcess};
@@ -130,7 +130,7 @@ async fn a_deleted_lock_node_ends_the_strict_hold_and_the_rival_waits_all_the_sa
     let (a, b) = (world.client().await, world.client().await);
     let guard = mutex(&a).acquire().await.unwrap();
     let deleted = world.clock.now();
-    b.delete(guard.lock_path(), None).await.unwrap();
+    b.delete(guard.path(), None).await.unwrap();
     let rival = mutex(&b);
     let waiting = tokio::spawn(async move { rival.acquire().await.unwrap() });
     // Nothing watches the node: the renewal finds it gone.
@@ -178,7 +178,7 @@ async fn an_idle_strict_hold_sends_three_renewals_per_claim() {
     let client = world.client().await;
     let guard = mutex(&client).acquire().await.unwrap();
     let watched = world.client().await;
-    let (_, mut watcher) = watched.get_data_and_watch(guard.lock_path()).await.unwrap();
+    let (_, mut watcher) = watched.get_data_and_watch(guard.path()).await.unwrap();
     let before = client.metrics().requests;
     let start = world.clock.now();
     sleep(T * 20).await;
@@ -265,7 +265,10 @@ async fn a_strict_mutex_refuses_the_nodes_of_other_recipes() {
 async fn a_strict_mutex_replaces_no_record_that_it_cannot_read() {
     let world = World::new().await;
     let client = world.client().await;
-    client.create_with_parents(PATH, b"10.0.0.1", CreateMode::Persistent).await.unwrap();
+    client
+        .create(PATH, b"10.0.0.1", CreateOptions::new(CreateMode::Persistent).with_parents())
+        .await
+        .unwrap();
     for (data, kind) in [
         (&b"10.0.0.1"[..], ErrorKind::ForeignNode),
         (b"", ErrorKind::ForeignNode),
@@ -329,7 +332,10 @@ async fn tokens_rise_from_record_to_record() {
 async fn a_record_of_another_ensemble_is_refused_until_it_is_deleted() {
     let world = World::new().await;
     let client = world.client().await;
-    client.create_with_parents(PATH, b"", CreateMode::Persistent).await.unwrap();
+    client
+        .create(PATH, b"", CreateOptions::new(CreateMode::Persistent).with_parents())
+        .await
+        .unwrap();
     for rest in
         ["free token=99999999999", "held token=99999999999 claim_ms=6000 session=0x1 node=a"]
     {
@@ -379,7 +385,7 @@ async fn a_grant_that_is_too_large_leaves_no_node() {
     let world = World::new().await;
     let other = world.client().await;
     mutex(&other).acquire().await.unwrap().release().await.unwrap();
-    let client = world.config().with_max_request_bytes(150).unwrap().connect().await.unwrap();
+    let client = world.config().with_max_request_bytes(150).connect().await.unwrap();
     let error = mutex(&client).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::RequestTooLarge, "{error}");
     let free = timeout(SOON, mutex(&other).acquire()).await.expect("no node blocks the lock");

@@ -57,7 +57,7 @@ impl<R> Response<R> {
     ///
     /// ```
     /// # mod docent { pub use docent_protocol::*; pub use docent_session::*; }
-    /// use docent::{Client, CreateMode, ErrorKind};
+    /// use docent::{Client, CreateMode, CreateOptions, ErrorKind};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -74,7 +74,7 @@ impl<R> Response<R> {
     /// // A call of several requests: the parents exist afterwards in any case.
     /// let path = "/jobs/nightly/report";
     /// let mode = CreateMode::Persistent;
-    /// client.create_with_parents(path, b"", mode).allow(ErrorKind::NodeExists).await?;
+    /// client.create(path, b"", CreateOptions::new(mode).with_parents()).allow(ErrorKind::NodeExists).await?;
     ///
     /// // Deletes a node unless another client was faster.
     /// let deleted = client.delete("/jobs/1", None).allow(ErrorKind::NoNode).await?.is_some();

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use docent_protocol::{
-    Acl, AddWatchMode, CreateMode, Stat, WatcherType, acl,
+    AddWatchMode, CreateMode, Stat, WatcherType,
     operation::{
         AddWatch, ApplicationOperation, CheckWatches, Create, Create2, Delete, Exists, GetChildren,
         GetChildren2, GetData, RemoveWatches, SetData, Sync,
@@ -17,6 +17,7 @@ use docent_protocol::{
 use super::{
     children::Children,
     chroot::Chroot,
+    create_options::CreateOptions,
     exchange::Exchange,
     response::{Node, Response},
     watcher::{AddWatchResponse, WatchResponse, Watcher},
@@ -61,8 +62,8 @@ pub(super) const ANY_VERSION: i32 = -1;
 /// | task | method |
 /// |---|---|
 /// | connect | [`connect`](Self::connect); with other settings [`connect_with`](Self::connect_with); in the background [`Config::start`] |
-/// | create a node | [`create`](Self::create), [`create_with_acl`](Self::create_with_acl), [`create_with_stat`](Self::create_with_stat) |
-/// | create a node and its parents | [`create_with_parents`](Self::create_with_parents), [`create_parents`](Self::create_parents), [`ensure_path`](Self::ensure_path) |
+/// | create a node | [`create`](Self::create), [`create_with_stat`](Self::create_with_stat); with an ACL, with its parents: [`CreateOptions`] |
+/// | have a path before its children are created | [`ensure_path`](Self::ensure_path) |
 /// | read a node | [`get_data`](Self::get_data), [`exists`](Self::exists) |
 /// | write data | [`set_data`](Self::set_data) |
 /// | write data, or create the node | [`create_or_set`](Self::create_or_set) |
@@ -75,6 +76,7 @@ pub(super) const ANY_VERSION: i32 = -1;
 /// | read several nodes at one moment | [`multi_read`](Self::multi_read) |
 /// | read the writes of other clients | [`sync`](Self::sync), then read |
 /// | accept an error, such as `NoNode` | [`allow`](crate::client::Response::allow) on the future of any call about nodes |
+/// | limit the time of one call | [`timeout`](crate::client::Response::timeout) on the future of any call about nodes |
 /// | retry a call | [`retry`](Self::retry), [`retry_idempotent`](Self::retry_idempotent) |
 /// | work below a path | [`with_chroot`](Self::with_chroot) |
 /// | end the session | [`run`](Self::run), [`close`](Self::close) |
@@ -90,7 +92,7 @@ pub(super) const ANY_VERSION: i32 = -1;
 /// Each operation is queued by its call, before the future is polled. So calls keep their order on the wire, and calls
 /// without an await between them are sent together. A future that is dropped discards the reply; the request is still
 /// sent. A method that returns a [`Call`](crate::client::Call), or is an `async fn`, makes several requests, and sends them as its
-/// future is polled.
+/// future is polled. A create with parents queues its create, and sends the others as it is polled.
 ///
 /// A call sends one request and nothing else; its op code is the *Source* of the method. The client itself sends a ping
 /// (11) after a third of the session timeout, at most 10 s, without a request, and the handshake, credentials (100) and
@@ -106,7 +108,7 @@ pub(super) const ANY_VERSION: i32 = -1;
 /// | `ConnectionLoss` | the connection broke | unknown if the request was sent |
 /// | | no connection within [`connection_timeout`](Config::with_connection_timeout) | no |
 /// | `SessionExpired` | the session was lost while the request was pending | unknown if the request was sent |
-/// | `OperationTimeout` | no reply within [`request_timeout`](Config::with_request_timeout), if one is set | unknown if the request was sent |
+/// | `OperationTimeout` | no reply within the [`timeout`](crate::client::Response::timeout) of the call or the [`request_timeout`](Config::with_request_timeout), if one is set | unknown if the request was sent |
 /// | `TooManyRequests` | the limits of the [`Config`] are reached | no |
 /// | `RequestTooLarge`, `InvalidPath` | the arguments | no |
 /// | `ThrottledOp` | the server is overloaded (since 3.7) | no |
@@ -172,48 +174,51 @@ impl Drop for Handle {
 
 /// # Nodes
 impl Client {
-    /// Creates a node that everybody may use (`OPEN_ACL_UNSAFE`), and returns its path.
+    /// Creates a node, and returns its path. `options` is a [`CreateMode`], for a node that everybody may use
+    /// (`OPEN_ACL_UNSAFE`), or [`CreateOptions`] with an ACL, or with missing parents.
     ///
-    /// The returned path is `path`, with ten digits appended when `mode` is sequential. `data` is at most about 1 MiB:
+    /// The returned path is `path`, with ten digits appended when the mode is sequential. `data` is at most about 1 MiB:
     /// the server's `jute.maxbuffer`, in bytes, limits the whole request.
+    ///
+    /// [With parents](CreateOptions::with_parents), it sends the create first. Only if that fails with `NoNode`, it sends
+    /// an exists for the parent and for each further ancestor, up to the first one that exists, a create for each missing
+    /// one, from the top, and the create again. If another client deletes a parent meanwhile, that is repeated, at most
+    /// ten times. Under a chroot, the nodes of the chroot are ancestors too, and errors name them by their whole path.
     ///
     /// # Errors
     ///
     /// * `NodeExists`: the node exists. Not for sequential modes.
-    /// * `NoNode`: the parent does not exist.
+    /// * `NoNode`: the parent does not exist. With parents: other clients deleted them again and again.
+    /// * `NoAuth`: the ACL of the parent denies CREATE.
     /// * `NoChildrenForEphemerals`: the parent is ephemeral.
+    /// * `InvalidAcl`: the ACL is empty, or has an id that the server does not accept.
     /// * `Unimplemented`: a container on a server before 3.5.1, or a TTL node on one before 3.5.3, or where TTLs are
     ///   disabled. See [missing operations](#missing-operations).
-    /// * `BadArguments`: a node of a quota that would stop the server. Nothing is sent: see
-    ///   [`harm`](ApplicationOperation::harm).
+    /// * `BadArguments`: a node of a quota that would stop the server (see [`harm`](ApplicationOperation::harm)), or
+    ///   parents that could have no children. Nothing is sent.
     /// * `ConnectionLoss` with [`Outcome::Unknown`](crate::Outcome::Unknown): the connection broke after the request
     ///   was sent. **The node may or may not have been created.** A retry can leave two sequential nodes. Recipes put a
-    ///   unique prefix in the name and search for it, as Curator's `withProtection` does.
+    ///   unique prefix in the name and search for it, as Curator's `withProtection` does: `create_protected`.
+    ///
+    /// With parents, an error names the path of the node or parent that it is about, and its outcome is that of the
+    /// failed request. Parents created so far remain. No request is repeated after a `ConnectionLoss`; unless the mode is
+    /// sequential, the whole call can be.
     ///
     /// # Cancel safety
     ///
-    /// The request is queued by the call itself. Dropping the future discards the reply; the request is still sent.
+    /// The request is queued by the call itself. Dropping the future discards the reply; the request is still sent. With
+    /// parents, the further requests are sent as the future is polled: if it is dropped, some of the parents may have
+    /// been created.
     ///
-    /// Source: `ZooKeeper.create`; op 1 (19, 21 for containers and TTL nodes) in `ZooDefs.OpCode`.
-    pub fn create(&self, path: &str, data: &[u8], mode: CreateMode) -> Response<String> {
-        self.create_with_acl(path, data, mode, acl::OPEN_ACL_UNSAFE)
-    }
-
-    /// As [`create`](Self::create), with an ACL.
-    ///
-    /// # Errors
-    ///
-    /// As [`create`](Self::create), and `InvalidAcl`.
-    pub fn create_with_acl(
+    /// Source: `ZooKeeper.create`; op 1 (19, 21 for containers and TTL nodes) in `ZooDefs.OpCode`. With parents:
+    /// `CreateBuilderImpl`, `ZKPaths.mkdirs` of Curator.
+    pub fn create<'a>(
         &self,
         path: &str,
         data: &[u8],
-        mode: CreateMode,
-        acl: &[Acl<'_>],
+        options: impl Into<CreateOptions<'a>>,
     ) -> Response<String> {
-        let at = self.new_path(path, mode);
-        let call = Create::new(&at, Some(data), acl, mode);
-        self.request_if(check_new(path, mode), path, &call)
+        self.create_as(path, data, options.into())
     }
 
     /// As [`create`](Self::create), but returns the Stat too: its `czxid` is the fencing token of a lock node. Servers
@@ -224,31 +229,37 @@ impl Client {
     /// As [`create`](Self::create), and `Unimplemented` from servers before 3.5.0; see
     /// [missing operations](#missing-operations).
     ///
+    /// # Cancel safety
+    ///
+    /// As [`create`](Self::create).
+    ///
     /// Source: op 15 (19, 21 for containers and TTL nodes).
-    pub fn create_with_stat(
+    pub fn create_with_stat<'a>(
         &self,
         path: &str,
         data: &[u8],
-        mode: CreateMode,
+        options: impl Into<CreateOptions<'a>>,
     ) -> Response<(String, Stat)> {
-        self.create_with_acl_and_stat(path, data, mode, acl::OPEN_ACL_UNSAFE)
+        self.create_with_stat_as(path, data, options.into())
     }
 
-    /// As [`create_with_stat`](Self::create_with_stat), with an ACL.
-    ///
-    /// # Errors
-    ///
-    /// As [`create_with_stat`](Self::create_with_stat), and `InvalidAcl`.
-    pub fn create_with_acl_and_stat(
+    fn create_as(&self, path: &str, data: &[u8], options: CreateOptions<'_>) -> Response<String> {
+        let at = self.new_path(path, options.mode());
+        let call = Create::new(&at, Some(data), options.acl(), options.mode());
+        let first = self.request_if(options.check(path), path, &call);
+        self.with_missing_parents(first, path, data, options, Self::create_as)
+    }
+
+    fn create_with_stat_as(
         &self,
         path: &str,
         data: &[u8],
-        mode: CreateMode,
-        acl: &[Acl<'_>],
+        options: CreateOptions<'_>,
     ) -> Response<(String, Stat)> {
-        let at = self.new_path(path, mode);
-        let call = Create2::new(&at, Some(data), acl, mode);
-        self.request_if(check_new(path, mode), path, &call)
+        let at = self.new_path(path, options.mode());
+        let call = Create2::new(&at, Some(data), options.acl(), options.mode());
+        let first = self.request_if(options.check(path), path, &call);
+        self.with_missing_parents(first, path, data, options, Self::create_with_stat_as)
     }
 
     /// Deletes a node if it has this version; `None` matches any version.

@@ -19,23 +19,11 @@ impl Config {
         self
     }
 
-    /// How connections are made, if it was set.
-    #[must_use]
-    pub fn transport(&self) -> Option<&dyn Transport> {
-        self.driver.transport.as_deref()
-    }
-
     /// Sets the clock. Default: that of the [runtime](Runtime::clock), which is [`Clock::system`] for tokio's.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.driver.clock = Some(clock);
         self
-    }
-
-    /// The clock, if it was set.
-    #[must_use]
-    pub const fn clock(&self) -> Option<&Clock> {
-        self.driver.clock.as_ref()
     }
 
     /// Sets the runtime of the client's tasks: the handle of a tokio runtime with IO and time enabled, so that a client
@@ -50,7 +38,7 @@ impl Config {
     /// let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     /// # let server = runtime.block_on(docent_testing::TestingServer::start())?;
     /// # let connect_string = server.connect_string();
-    /// let client = Config::new(&connect_string)?.with_runtime(runtime.handle().clone()).start();
+    /// let client = Config::new(&connect_string)?.with_runtime(runtime.handle().clone()).start()?;
     /// let stat = runtime.block_on(client.exists("/"))?;
     /// assert!(stat.is_some());
     /// # Ok(())
@@ -76,22 +64,10 @@ impl Config {
         self
     }
 
-    /// The number of events that a watcher buffers.
-    #[must_use]
-    pub const fn max_watch_events(&self) -> usize {
-        self.driver.max_watch_events
-    }
-
     /// Sets the seed of shuffling and jitter. Default `None`: a seed from the operating system.
     #[must_use]
     pub fn with_seed(mut self, seed: impl Into<Option<u64>>) -> Self {
         self.driver.seed = seed.into();
         self
-    }
-
-    /// The seed of shuffling and jitter.
-    #[must_use]
-    pub const fn seed(&self) -> Option<u64> {
-        self.driver.seed
     }
 }

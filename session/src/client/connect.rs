@@ -25,7 +25,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `InvalidConfig`: the connect string is invalid. Otherwise as [`Config::connect`].
+    /// As [`Config::connect`]; `InvalidConfig` when the connect string is invalid.
     ///
     /// # Panics
     ///
@@ -129,6 +129,7 @@ impl Config {
     ///
     /// # Errors
     ///
+    /// * `InvalidConfig`: a setting has a value that is not allowed; the text names both. Nothing is sent.
     /// * `ConnectionLoss`: no server accepted the session within the
     ///   [connection timeout](Self::with_connection_timeout), 15 s by default; the text contains the failure of the last
     ///   attempt. At once, if client and server [do not agree on TLS](Error::is_tls_mismatch), for every server.
@@ -143,7 +144,7 @@ impl Config {
     /// As [`start`](Self::start).
     pub async fn connect(self) -> Result<Client, Error> {
         let within = self.connection_timeout();
-        let client = self.start();
+        let client = self.start()?;
         client.wait_for_session(within, true).await?;
         Ok(client)
     }
@@ -151,11 +152,16 @@ impl Config {
     /// Starts a client that connects in the background, and returns at once. Its operations wait for the session, for at
     /// most the [connection timeout](Self::with_connection_timeout). Later settings do not apply to it.
     ///
+    /// # Errors
+    ///
+    /// `InvalidConfig`: a setting has a value that is not allowed ([`validate`](Self::validate)); the text names both.
+    /// What a connection may find out later, such as refused credentials, ends the client instead.
+    ///
     /// # Panics
     ///
     /// Outside a tokio runtime, unless one is [set](Self::with_runtime); or when the runtime has no IO or time enabled.
-    #[must_use]
-    pub fn start(self) -> Client {
+    pub fn start(self) -> Result<Client, Error> {
+        self.validate()?;
         let driver = &self.driver;
         let runtime = driver.runtime.clone();
         let runtime = runtime.unwrap_or_else(|| Arc::new(tokio::runtime::Handle::current()));
@@ -181,8 +187,8 @@ impl Config {
                 session
             }
         };
-        let shared = Arc::new(Shared::new(session, clock, driver.max_watch_events));
+        let shared = Shared::new(session, clock, driver.max_watch_events);
         runtime.spawn(Box::pin(driver::run(Arc::clone(&shared), transport, Arc::clone(&runtime))));
-        Client { handle: Arc::new(Handle { shared, runtime, config: self }), chroot }
+        Ok(Client { handle: Arc::new(Handle { shared, runtime, config: self }), chroot })
     }
 }

@@ -62,7 +62,7 @@ impl Client {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let server = docent_testing::TestingServer::start().await?;
     /// # let client = docent_session::Client::connect(&server.connect_string()).await?;
-    /// client.create_with_parents("/app/workers/one", b"", CreateMode::Ephemeral).await?;
+    /// client.create("/app/workers/one", b"", docent_session::CreateOptions::new(CreateMode::Ephemeral).with_parents()).await?;
     /// client.delete_recursive("/app").await?;
     /// assert!(client.exists("/app").await?.is_none());
     /// # client.close().await?;
@@ -73,7 +73,7 @@ impl Client {
     /// Source: Curator's `deletingChildrenIfNeeded`, `ZKPaths.deleteChildren`; `ZKUtil.deleteRecursive`, which lists the
     /// whole tree first.
     pub fn delete_recursive<'a>(&'a self, path: &'a str) -> Call<'a, ()> {
-        Call::new(self.delete_tree(path))
+        Call::new(self, self.delete_tree(path))
     }
 
     async fn delete_tree(&self, path: &str) -> Result<(), Error> {

@@ -8,6 +8,7 @@ mod config;
 #[expect(clippy::module_inception, reason = "it has the type `Client`, beside its extensions")]
 mod client;
 
+mod create_options;
 mod parents;
 
 mod create_or_set;
@@ -22,6 +23,8 @@ mod retry_policy;
 mod subtree;
 
 mod session;
+
+mod timeout;
 
 pub(crate) mod admin;
 mod allow;
@@ -43,6 +46,7 @@ pub use self::{
     allow::Allow,
     children::Children,
     client::Client,
+    create_options::CreateOptions,
     response::{AclEntries, Call, ClientInfo, Node, Response},
     session::WeakClient,
     transaction::{

@@ -7,12 +7,12 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use docent_protocol::{
-    Acl, Decode as _, DecodeError, OpCode, Stat, jute::Reader, reply::GetAclReply,
+    Acl, Decode as _, DecodeError, Encode as _, OpCode, Stat, jute::Reader, reply::GetAclReply,
 };
 
-use super::chroot::Chroot;
+use super::{chroot::Chroot, client::Client};
 use crate::{
     Error, ErrorKind, Outcome,
     driver::{PendingReply, already_taken},
@@ -20,12 +20,14 @@ use crate::{
 
 /// The reply to a request, as a future. The request is already queued when the call returns this.
 ///
+/// [`timeout`](Self::timeout) limits its time, [`allow`](Self::allow) accepts a kind of error.
+///
 /// # Cancel safety
 ///
 /// Dropping it discards the reply. The request is still sent and takes effect.
 #[must_use = "the request is sent anyway; without awaiting this, its failure goes unnoticed"]
 pub struct Response<R> {
-    state: State,
+    state: State<R>,
     poll: PollFn<R>,
     context: CallContext,
 }
@@ -54,10 +56,23 @@ impl CallContext {
     }
 }
 
-enum State {
+enum State<R> {
     Waiting(PendingReply),
-    /// Refused before it was sent; `None` once the error was returned.
+    Other(Box<Other<R>>),
+}
+
+/// What is not the reply to one request; `None` once the result was returned.
+enum Other<R> {
+    /// Refused before it was sent.
     Refused(Option<Error>),
+    /// Several requests, one after the other.
+    Steps(Option<Steps<R>>),
+}
+
+/// The first request of several is queued, the others are sent as this is polled.
+pub(super) struct Steps<R> {
+    pub(super) client: Client,
+    pub(super) future: Pin<Box<dyn Future<Output = Result<R, Error>> + Send + Sync>>,
 }
 
 impl<R> Response<R> {
@@ -77,7 +92,56 @@ impl<R> Response<R> {
     pub(crate) fn refused(error: Error, poll: PollFn<R>, op: OpCode, path: &str) -> Self {
         let error = named(error, op, path);
         let context = CallContext { op, chroot: Chroot::default() };
-        Self { state: State::Refused(Some(error)), poll, context }
+        Self { state: State::Other(Box::new(Other::Refused(Some(error)))), poll, context }
+    }
+
+    /// This response, continued by `steps` with further requests.
+    pub(super) fn followed_by<F>(self, client: &Client, steps: impl FnOnce(Self) -> F) -> Self
+    where
+        F: Future<Output = Result<R, Error>> + Send + Sync + 'static,
+    {
+        let poll = self.poll;
+        let context = CallContext { op: self.context.op, chroot: Chroot::default() };
+        let steps = Steps { client: client.clone(), future: Box::pin(steps(self)) };
+        Self { state: State::Other(Box::new(Other::Steps(Some(steps)))), poll, context }
+    }
+
+    /// The request without a reply yet.
+    pub(super) const fn pending(&self) -> Option<&PendingReply> {
+        match &self.state {
+            State::Waiting(answer) => Some(answer),
+            State::Other(_) => None,
+        }
+    }
+
+    /// The requests that are not finished yet.
+    pub(super) fn steps_mut(&mut self) -> Option<&mut Steps<R>> {
+        match &mut self.state {
+            State::Waiting(_) => None,
+            State::Other(other) => match &mut **other {
+                Other::Refused(_) => None,
+                Other::Steps(steps) => steps.as_mut(),
+            },
+        }
+    }
+}
+
+impl<R> Other<R> {
+    #[cold]
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<R, Error>> {
+        match self {
+            Self::Refused(error) => Poll::Ready(Err(error.take().unwrap_or_else(already_taken))),
+            Self::Steps(steps) => {
+                let result = match steps {
+                    Some(Steps { future, .. }) => future.as_mut().poll(cx),
+                    None => return Poll::Ready(Err(already_taken())),
+                };
+                if result.is_ready() {
+                    *steps = None;
+                }
+                result
+            }
+        }
     }
 }
 
@@ -102,7 +166,7 @@ impl<R> Future for Response<R> {
         let this = &mut *self;
         match &mut this.state {
             State::Waiting(answer) => (this.poll)(answer, cx, &this.context),
-            State::Refused(error) => Poll::Ready(Err(error.take().unwrap_or_else(already_taken))),
+            State::Other(other) => other.poll(cx),
         }
     }
 }
@@ -111,7 +175,10 @@ impl<R> fmt::Debug for Response<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = match &self.state {
             State::Waiting(answer) => Some(answer.path()),
-            State::Refused(error) => error.as_ref().and_then(Error::path),
+            State::Other(other) => match &**other {
+                Other::Refused(error) => error.as_ref().and_then(Error::path),
+                Other::Steps(_) => None,
+            },
         };
         f.debug_struct("Response")
             .field("op", &self.context.op)
@@ -127,11 +194,17 @@ impl<R> fmt::Debug for Response<R> {
 ///
 /// If it is dropped, some of the requests may have been sent, and take effect.
 #[must_use = "nothing is sent until this is awaited"]
-pub struct Call<'a, R>(Pin<Box<dyn Future<Output = Result<R, Error>> + Send + 'a>>);
+pub struct Call<'a, R> {
+    pub(super) client: &'a Client,
+    pub(super) future: Pin<Box<dyn Future<Output = Result<R, Error>> + Send + 'a>>,
+}
 
 impl<'a, R> Call<'a, R> {
-    pub(crate) fn new(steps: impl Future<Output = Result<R, Error>> + Send + 'a) -> Self {
-        Self(Box::pin(steps))
+    pub(crate) fn new(
+        client: &'a Client,
+        steps: impl Future<Output = Result<R, Error>> + Send + 'a,
+    ) -> Self {
+        Self { client, future: Box::pin(steps) }
     }
 }
 
@@ -139,7 +212,7 @@ impl<R> Future for Call<'_, R> {
     type Output = Result<R, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
+        self.future.as_mut().poll(cx)
     }
 }
 
@@ -174,11 +247,17 @@ pub struct ClientInfo {
 /// The ACL of a node, as the server sent it.
 #[derive(Clone, Default)]
 pub struct AclEntries {
-    /// A [`GetAclReply`] that was decoded once without an error.
+    /// A [`GetAclReply`] that was decoded once without an error, or encoded here.
     pub(super) body: Bytes,
 }
 
 impl AclEntries {
+    pub(super) fn copy_of(acl: &[Acl<'_>]) -> Self {
+        let mut body = BytesMut::new();
+        GetAclReply { acl: acl.into(), stat: Stat::default() }.encode(&mut body);
+        Self { body: body.freeze() }
+    }
+
     /// The entries.
     pub fn iter(&self) -> impl Iterator<Item = Acl<'_>> {
         GetAclReply::decode(&mut Reader::new(&self.body))

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     Config, ConnectionState, Error, ErrorKind, SessionToken,
     config::{ConnectString, Host, InvalidConnectString},
-    driver::{ClientTimer, Clock, Machine, Runtime, Transport},
+    driver::{ClientTimer, Clock, Machine, Runtime},
     machine::metrics::Metrics,
     runtime::Instant,
     session::SessionLease,
@@ -190,7 +190,7 @@ impl Client {
 
     /// Whether it is known that connections are made by TLS.
     pub(super) fn is_tls(&self) -> bool {
-        let own = self.handle.config.transport().map(Transport::is_tls);
+        let own = self.handle.config.driver.transport.as_ref().map(|transport| transport.is_tls());
         own.unwrap_or_else(|| self.handle.runtime.transport().is_tls()) == Some(true)
     }
 

@@ -22,14 +22,14 @@ impl Client {
     /// # Example
     ///
     /// ```
-    /// # use docent_session::Client;
+    /// # use docent_session::{Client, CreateOptions};
     /// # use docent_protocol::CreateMode;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let server = docent_testing::TestingServer::start().await?;
     /// # let client = Client::connect(&server.connect_string()).await?;
     /// let app = client.with_chroot("/app")?;
-    /// app.create_with_parents("/config", b"x", CreateMode::Persistent).await?;
+    /// app.create("/config", b"x", CreateOptions::new(CreateMode::Persistent).with_parents()).await?;
     /// assert_eq!(client.get_data("/app/config").await?.data, "x");
     /// # client.close().await?;
     /// # Ok(())

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::BytesMut;
 use docent_protocol::{
-    Acl, CreateMode, Decode as _, DecodeError, Encode, ErrorCode, OpCode, Stat, acl,
+    Decode as _, DecodeError, Encode, ErrorCode, OpCode, Stat,
     jute::Reader,
     multi::{MultiReply, MultiResult},
     operation::{Multi, MultiRead, Read, Write},
@@ -21,7 +21,8 @@ use docent_protocol::{
 use super::{
     children::Children,
     chroot::Chroot,
-    client::{ANY_VERSION, Client, check, check_new},
+    client::{ANY_VERSION, Client, check},
+    create_options::CreateOptions,
     exchange::client_path,
     response::{Node, Response},
 };
@@ -108,22 +109,25 @@ impl<'a> Transaction<'a> {
         Self { client, writes: Multi::new(), steps: Arc::default(), refused: None }
     }
 
-    /// Creates a node that everybody may use (`OPEN_ACL_UNSAFE`).
-    pub fn create(&mut self, path: &str, data: &[u8], mode: CreateMode) -> &mut Self {
-        self.create_with_acl(path, data, mode, acl::OPEN_ACL_UNSAFE)
-    }
-
-    /// Creates a node, with an ACL.
-    pub fn create_with_acl(
+    /// Creates a node. `options` is a [`CreateMode`](docent_protocol::CreateMode), or [`CreateOptions`] with an ACL. A
+    /// transaction creates no parents: with them, it fails with `BadArguments`, and nothing is sent.
+    pub fn create<'o>(
         &mut self,
         path: &str,
         data: &[u8],
-        mode: CreateMode,
-        acl: &[Acl<'_>],
+        options: impl Into<CreateOptions<'o>>,
     ) -> &mut Self {
-        let server_path = self.client.new_path(path, mode);
-        let write = Write::create(&server_path, Some(data), acl, mode);
-        self.push(check_new(path, mode), self.client, path, &write)
+        let options = options.into();
+        let server_path = self.client.new_path(path, options.mode());
+        let write = Write::create(&server_path, Some(data), options.acl(), options.mode());
+        let checked = match options.parents() {
+            None => options.check(path),
+            Some(_) => {
+                let why = "a transaction creates no parents; call `ensure_path` before it";
+                Err(Error::refused(ErrorKind::BadArguments, why))
+            }
+        };
+        self.push(checked, self.client, path, &write)
     }
 
     /// Deletes a node if it has this version; `None` matches any version.
@@ -261,7 +265,7 @@ impl fmt::Debug for Transaction<'_> {
 #[must_use = "the request is sent anyway; without awaiting this, its failure goes unnoticed"]
 #[derive(Debug)]
 pub struct TransactionResponse {
-    response: Response<Body>,
+    pub(super) response: Response<Body>,
     steps: Arc<Vec<Step>>,
 }
 
@@ -426,7 +430,7 @@ const fn step<'a>(read: &Read<'a>) -> (OpCode, &'a str) {
 #[derive(Debug)]
 pub struct MultiReadResponse {
     /// The record, and the size in bytes below which a part of it is copied.
-    response: Response<(Body, usize)>,
+    pub(super) response: Response<(Body, usize)>,
     steps: Vec<Step>,
 }
 

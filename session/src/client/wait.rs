@@ -18,7 +18,8 @@ const MIN_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 impl Client {
-    /// Waits until a node exists, and returns its Stat. The wait has no limit of time: `tokio::time::timeout` sets one.
+    /// Waits until a node exists, and returns its Stat. The wait has no limit of time:
+    /// [`timeout`](Call::timeout) sets one.
     ///
     /// Sends exists (3). Without the node, sends exists with a watch, waits for the event of the creation, and reads
     /// again. A node that was deleted again before that read is waited for further.
@@ -45,7 +46,7 @@ impl Client {
     ///
     /// ```
     /// use std::time::Duration;
-    /// # use docent_session::Client;
+    /// # use docent_session::{Client, ErrorKind};
     /// # use docent_protocol::CreateMode;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -53,20 +54,21 @@ impl Client {
     /// # let server = docent_testing::TestingServer::start().await?;
     /// # let client = Client::connect(&server.connect_string()).await?;
     /// # client.create("/ready", b"", CreateMode::Ephemeral).await?;
-    /// match tokio::time::timeout(Duration::from_secs(30), client.wait_until_exists("/ready")).await {
-    ///     Ok(stat) => println!("ready since {}", stat?.ctime),
-    ///     Err(_) => println!("not ready within 30 s"),
+    /// let ready = client.wait_until_exists("/ready").timeout(Duration::from_secs(30));
+    /// match ready.allow(ErrorKind::OperationTimeout).await? {
+    ///     Some(stat) => println!("ready since {}", stat.ctime),
+    ///     None => println!("not ready within 30 s"),
     /// }
     /// # client.close().await?;
     /// # Ok(())
     /// # }
     /// ```
     pub fn wait_until_exists<'a>(&'a self, path: &'a str) -> Call<'a, Stat> {
-        Call::new(self.wait_until(path, |found| found))
+        Call::new(self, self.wait_until(path, |found| found))
     }
 
     /// Waits until a node does not exist: because it never existed, or was deleted, or its session ended. The wait has
-    /// no limit of time: `tokio::time::timeout` sets one.
+    /// no limit of time: [`timeout`](Call::timeout) sets one.
     ///
     /// Sends exists (3). With the node, sends exists with a watch, and waits for the event of the deletion. Changes of
     /// the data lead to another read. A node may exist again when this returns.
@@ -88,7 +90,7 @@ impl Client {
     ///
     /// As [`wait_until_exists`](Self::wait_until_exists).
     pub fn wait_until_deleted<'a>(&'a self, path: &'a str) -> Call<'a, ()> {
-        Call::new(self.wait_until(path, |found| found.is_none().then_some(())))
+        Call::new(self, self.wait_until(path, |found| found.is_none().then_some(())))
     }
 
     /// Waits until `until` returns a value for the Stat of the node, which is `None` while it is missing.

@@ -256,6 +256,11 @@ impl<R> WatchResponse<R> {
     pub(crate) const fn new(response: Response<R>, watcher: Watcher) -> Self {
         Self { response, watcher: Some(watcher) }
     }
+
+    /// Replaces the response to the read.
+    pub(super) fn map(self, f: impl FnOnce(Response<R>) -> Response<R>) -> Self {
+        Self { response: f(self.response), ..self }
+    }
 }
 
 impl<R> Future for WatchResponse<R> {

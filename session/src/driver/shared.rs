@@ -5,7 +5,7 @@
 //! path), one for the task (`turn`).
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::Waker,
     time::Duration,
 };
@@ -17,7 +17,7 @@ use super::{
     clock::Clock,
     last_connection::LastConnection,
     notifier::Notifier,
-    reply_slot::{PendingReply, ReplySlots, Token, Wakeups},
+    reply_slot::{Limiter, PendingReply, ReplySlots, Token, Wakeups},
 };
 use crate::{
     ConnectionState, ErrorKind, SessionToken,
@@ -121,7 +121,21 @@ impl Locked {
 }
 
 impl Shared {
-    pub(crate) fn new(machine: Machine, clock: Clock, max_watch_events: usize) -> Self {
+    pub(crate) fn new(machine: Machine, clock: Clock, max_watch_events: usize) -> Arc<Self> {
+        Arc::new_cyclic(|shared: &Weak<Self>| {
+            Self::with_limiter(shared, machine, clock, max_watch_events)
+        })
+    }
+
+    fn with_limiter(
+        limiter: &Weak<Self>,
+        mut machine: Machine,
+        clock: Clock,
+        max_watch_events: usize,
+    ) -> Self {
+        // A clone in a variable: it becomes that of a trait object.
+        let limiter = Weak::clone(limiter);
+        machine.answer_sink().set_limiter(limiter);
         Self {
             locked: Mutex::new(Locked {
                 machine,
@@ -268,5 +282,12 @@ impl Shared {
 
     pub(super) fn lock_states(&self) -> MutexGuard<'_, States> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Limiter for Shared {
+    fn limit(&self, xid: i32, time: Duration) {
+        let until = self.clock.now() + time;
+        self.with(|machine| machine.limit(xid, until));
     }
 }

@@ -18,7 +18,8 @@ pub trait Answers<T> {
     /// events that came before the reply are not polled yet, and are to be delivered before it.
     fn put(&mut self, token: T, result: Result<Reply<'_>, Error>, after_events: bool);
 
-    /// The request of this token was queued with this xid, or refused: 0. Called before any reply is put.
+    /// The request of this token was queued with this xid, or refused: 0. Credentials have a number below 0 instead.
+    /// Called before any reply is put.
     fn note_queued(&mut self, token: &T, xid: i32) {
         let _ = (token, xid);
     }

@@ -28,7 +28,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let is_usable = self.connection.is_usable();
         let expires = if is_usable { NEVER } else { now() + self.config.connection_timeout };
         let deadline = self.config.request_timeout.map_or(NEVER, |timeout| now() + timeout);
-        self.auth_pending.push_back(PendingAuth { token: Some(token), expires, deadline });
+        let number = i32::try_from(self.config.credentials.len()).map_or(i32::MIN, |len| -1 - len);
+        self.answers.note_queued(&token, number);
+        self.auth_pending.push_back(PendingAuth { token: Some(token), expires, deadline, number });
         self.config.credentials.push(credential);
     }
 
@@ -39,7 +41,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         // Replies come in this order; the last ones are those whose callers still wait.
         while self.auth_pending.len() < self.config.credentials.len() {
-            let answered = PendingAuth { token: None, expires: NEVER, deadline: NEVER };
+            let answered = PendingAuth { token: None, expires: NEVER, deadline: NEVER, number: 0 };
             self.auth_pending.push_front(answered);
         }
     }
@@ -64,7 +66,14 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         earlier(first, self.requests.next_expiry())
     }
 
-    /// When the first credentials fail by the request timeout.
+    /// Limits the time of the credentials with this number.
+    pub(super) fn limit_auth(&mut self, number: i32, until: Instant) {
+        for pending in self.auth_pending.iter_mut().filter(|pending| pending.number == number) {
+            pending.deadline = pending.deadline.min(until);
+        }
+    }
+
+    /// When the first credentials fail by their limit of time.
     pub(super) fn next_auth_deadline(&self) -> Option<Instant> {
         let waiting = self.auth_pending.iter().filter(|pending| pending.token.is_some());
         waiting.map(|pending| pending.deadline).min().filter(|at| *at != NEVER)

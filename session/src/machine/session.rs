@@ -92,8 +92,10 @@ pub(super) struct PendingAuth<T> {
     pub(super) token: Option<T>,
     /// When the caller's wait fails; [`NEVER`](crate::time::NEVER) while there is a usable connection.
     pub(super) expires: Instant,
-    /// When it fails by the request timeout; `NEVER` without one.
+    /// When it fails by the request timeout or its own limit; `NEVER` without one.
     pub(super) deadline: Instant,
+    /// The number below 0 by which its time can be limited; 0 without a caller.
+    pub(super) number: i32,
 }
 
 /// Whether and how the session is being closed.

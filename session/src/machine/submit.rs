@@ -141,6 +141,16 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.requests.limit_last(expires, timeout.map(|timeout| now + timeout));
     }
 
+    /// Fails a request that is pending with this xid, the number of [`Answers::note_queued`], unless it is answered until
+    /// then: as the request timeout, which stays in force.
+    pub fn limit(&mut self, xid: i32, until: Instant) {
+        if xid < 0 {
+            self.limit_auth(xid, until);
+        } else {
+            self.requests.limit(xid, until);
+        }
+    }
+
     #[cold]
     fn refuse(&mut self, token: Option<T>, error: Error) -> bool {
         self.metrics.refused += 1;
@@ -207,27 +217,28 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 
     /// Fails the requests whose reply did not come in time. A sent request keeps its place, for its reply may come.
     pub(super) fn fail_timed_out(&mut self, now: Instant) {
-        let Some(timeout) = self.config.request_timeout else { return };
-        let error = |outcome| {
-            Error::new(ErrorKind::OperationTimeout, outcome)
-                .with_detail(format_args!("no reply within {timeout:?}"))
+        let credentials = self.time_out_auth(now);
+        let is_due = self.requests.is_deadline_due(now);
+        if credentials.is_empty() && !is_due {
+            return;
+        }
+        let detail = match self.config.request_timeout {
+            Some(timeout) if !self.requests.has_own_limits() => {
+                format!("no reply within {timeout:?}")
+            }
+            _ => "no reply within the time limit of the call".to_owned(),
         };
-        for token in self.time_out_auth(now) {
+        let error = |outcome| Error::new(ErrorKind::OperationTimeout, outcome).with_detail(&detail);
+        let (sent, unsent) =
+            if is_due { self.requests.time_out(now) } else { (Vec::new(), Vec::new()) };
+        for token in credentials.into_iter().chain(sent) {
             self.metrics.timed_out += 1;
             self.complete(Some(token), Err(error(Outcome::Unknown)));
         }
-        if !self.requests.is_deadline_due(now) {
-            return;
-        }
-        while let Some(token) = self.requests.time_out_sent(now) {
-            self.metrics.timed_out += 1;
-            self.complete(token, Err(error(Outcome::Unknown)));
-        }
-        for request in self.requests.time_out_unsent(now) {
+        for request in unsent {
             self.metrics.timed_out += 1;
             self.fail_alone(request, &error(Outcome::NotApplied));
         }
-        self.requests.update_deadline();
     }
 
     /// Fails all unsent requests.

@@ -78,6 +78,14 @@ impl<E> Queue<E> {
         self.0.get_mut(index)
     }
 
+    /// As [`VecDeque::partition_point`].
+    pub(super) fn partition_point(&self, mut is_before: impl FnMut(&E) -> bool) -> usize {
+        self.0.partition_point(|entry| {
+            visit(1);
+            is_before(entry)
+        })
+    }
+
     /// Visits the entries of the smaller side, which move.
     pub(super) fn remove(&mut self, index: usize) -> Option<E> {
         visit(index.min(self.0.len().saturating_sub(index)));

@@ -191,7 +191,7 @@ async fn a_claim_found_void_ends_its_waits_before_a_timer_does() {
         let (clock, suspended) = (Clock::tokio(), Arc::new(AtomicU64::new(0)));
         let jump = Arc::clone(&suspended);
         let clock = Clock::from_fn(move || clock.now() + ms(suspended.load(Ordering::Relaxed)));
-        let client = config().with_clock(clock).with_transport(dialer).start();
+        let client = config().with_clock(clock).with_transport(dialer).start().unwrap();
         let (mut conn, _) = net.serve(7).await;
         client.wait_until_connected(LONG).await.unwrap();
         let claim = claim(&client);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use docent_protocol::{CreateMode, ErrorCode};
 use docent_session::{
-    ErrorKind, Outcome,
+    CreateOptions, ErrorKind, Outcome,
     config::Host,
     runtime::{Clock, Connecting, Transport},
 };
@@ -217,24 +217,17 @@ async fn every_method_refuses_bad_paths_before_anything_is_sent() {
                 CreateMode::EphemeralSequential,
                 CreateMode::PersistentSequentialWithTtl(Ttl::MAX),
             ] {
-                let acl = acl::OPEN_ACL_UNSAFE;
-                let parents = CreateMode::Persistent;
-                refused("create", path, client.create(path, b"", mode).await.unwrap_err());
-                let error = client.create_with_acl(path, b"", mode, acl).await.unwrap_err();
-                refused("create_with_acl", path, error);
-                let error =
-                    client.create_with_acl_and_stat(path, b"", mode, acl).await.unwrap_err();
-                refused("create_with_acl_and_stat", path, error);
-                let error = client.create_with_parents(path, b"", mode).await.unwrap_err();
-                refused("create_with_parents", path, error);
-                let error = client.create_with_acl_and_parents(path, b"", mode, acl, parents).await;
-                refused("create_with_acl_and_parents", path, error.unwrap_err());
+                let options = CreateOptions::new(mode);
+                for options in [options, options.with_parents()] {
+                    let error = client.create(path, b"", options).await.unwrap_err();
+                    refused("create", path, error);
+                    let error = client.create_with_stat(path, b"", options).await.unwrap_err();
+                    refused("create_with_stat", path, error);
+                }
                 let mut transaction = client.transaction();
                 let commit = transaction.create(path, b"", mode).commit();
                 refused("Transaction::create", path, commit.await.unwrap_err());
             }
-            let error = client.create_parents(path, CreateMode::Persistent).await.unwrap_err();
-            refused("create_parents", path, error);
         }
         for path in sequential.into_iter().chain(others) {
             macro_rules! refused {
@@ -244,10 +237,9 @@ async fn every_method_refuses_bad_paths_before_anything_is_sent() {
             }
             refused! {
                 create(b"", CreateMode::Ephemeral)
-                create_with_acl(b"", CreateMode::Persistent, acl::OPEN_ACL_UNSAFE)
                 create_with_stat(b"", CreateMode::Container)
-                create_with_parents(b"", CreateMode::Persistent)
-                create_or_set(b"")
+                create(b"", CreateOptions::new(CreateMode::Persistent).with_parents())
+                create_or_set(b"", CreateMode::Persistent)
                 ensure_path(CreateMode::Persistent)
                 delete(None)
                 delete_recursive()
@@ -383,7 +375,7 @@ fn no_wake_up_is_lost() {
     let (dialer, mut net) = net();
     let client = {
         let _inside = runtime.enter();
-        config().with_session_timeout(ms(600_000)).with_transport(dialer).start()
+        config().with_session_timeout(ms(600_000)).with_transport(dialer).start().unwrap()
     };
     runtime.spawn(async move {
         let (mut conn, _) = net.serve_for(7, 600_000).await;
@@ -437,7 +429,7 @@ impl Transport for Nowhere {
 /// There is no session, so there is nothing to wait for.
 #[tokio::test(start_paused = true)]
 async fn a_close_before_the_first_connection_ends_at_once() {
-    let client = config().with_clock(Clock::tokio()).with_transport(Nowhere).start();
+    let client = config().with_clock(Clock::tokio()).with_transport(Nowhere).start().unwrap();
     let call = client.get_data("/a");
     tokio::task::yield_now().await;
     let before = stopwatch();

@@ -93,7 +93,7 @@ async fn the_servers_of_srv_records_are_connected_to() {
         assert!(error.to_string().contains(text), "{error}");
     }
     let (config, mut world) = World::new(Some(Err("no DNS server")));
-    let client = config.start();
+    let client = config.start().unwrap();
     world.next_lookup_finds(Some(Err("no DNS server"))).await;
     *world.found.lock().unwrap() = Some(Ok(&["two", "one", "two"]));
     let (mut conn, _) = world.net.serve(7).await;
@@ -106,7 +106,7 @@ async fn the_servers_of_srv_records_are_connected_to() {
 #[tokio::test(start_paused = true)]
 async fn changed_srv_records_are_used_by_the_next_attempt() {
     let (config, mut world) = World::new(None);
-    let client = config.start();
+    let client = config.start().unwrap();
     world.next_lookup_finds(None).await;
     // That one does not end.
     world.next_lookup_finds(Some(Ok(&["one"]))).await;

@@ -144,8 +144,7 @@ fn a_client_that_goes_with_a_full_line_closes_its_session() {
     for runtime in runtimes().into_iter().cycle().take(ROUNDS) {
         let runtime = runtime();
         runtime.block_on(async {
-            let config =
-                stage.config().with_when_full(WhenFull::Wait).with_max_requests(1).unwrap();
+            let config = stage.config().with_when_full(WhenFull::Wait).with_max_requests(1);
             let client = config.connect().await.unwrap();
             for _ in 0..20 {
                 drop(client.create("/a", b"", CreateMode::Persistent));

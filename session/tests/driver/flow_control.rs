@@ -6,7 +6,7 @@ use docent_session::{Config, ErrorKind, Outcome, config::WhenFull};
 use crate::support::*;
 
 fn waiting(max_requests: usize) -> Config {
-    config().with_when_full(WhenFull::Wait).with_max_requests(max_requests).unwrap()
+    config().with_when_full(WhenFull::Wait).with_max_requests(max_requests)
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,7 +26,7 @@ async fn create(client: &Client, paths: &[String]) {
 #[tokio::test]
 async fn a_tree_of_100_000_nodes_is_deleted() {
     let server = TestingServer::start().await.unwrap();
-    let config = Config::new(&server.connect_string()).unwrap().with_max_requests(1000).unwrap();
+    let config = Config::new(&server.connect_string()).unwrap().with_max_requests(1000);
     let client = config.connect().await.unwrap();
     let mut paths = vec!["/t".to_owned()];
     // A chain of 2,000 nodes, a directory of 50,000, and a tree in which each node has 7 children.

@@ -35,3 +35,4 @@ mod sockets;
 #[cfg(feature = "stream")]
 mod stream;
 mod support;
+mod timeouts;

@@ -63,7 +63,7 @@ async fn a_read_write_server_is_searched_for_and_moved_to() {
 /// A producer without limit is slowed down to the server's pace.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_for_capacity_never_finds_the_queue_full() {
-    let config = config().with_max_requests(10).unwrap();
+    let config = config().with_max_requests(10);
     let (client, mut conn, _net) = connected_with(config, 6000).await;
     let server = tokio::spawn(async move {
         conn.answer_all().await;

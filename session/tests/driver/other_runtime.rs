@@ -39,7 +39,7 @@ fn a_client_is_started_and_used_outside_a_runtime() {
     let (runtime, server, config) = serve();
     let config = config.with_runtime(runtime.handle().clone());
     assert!(config.runtime().is_some());
-    let started = config.clone().start();
+    let started = config.clone().start().unwrap();
     let connected = poll_outside(config.connect()).unwrap();
     for client in [started, connected] {
         assert!(poll_outside(client.exists("/")).unwrap().is_some());
@@ -65,7 +65,7 @@ fn a_client_of_an_ended_runtime_has_ended() {
     let ended = runtime();
     let config = config.with_runtime(ended.handle().clone());
     drop(ended);
-    let client = config.clone().start();
+    let client = config.clone().start().unwrap();
     assert_eq!(poll_outside(client.exists("/")).unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(poll_outside(config.connect()).unwrap_err().kind(), ErrorKind::Closed);
 }

@@ -1,7 +1,7 @@
 //! SASL by DIGEST-MD5, on the embedded server.
 
 use docent_protocol::{Acl, CreateMode, Perms};
-use docent_session::{Config, ConnectionState, ErrorKind};
+use docent_session::{Config, ConnectionState, CreateOptions, ErrorKind};
 use docent_testing::{
     TestingServer,
     server::{self, Version},
@@ -27,10 +27,13 @@ fn config_for(server: &TestingServer) -> Config {
 async fn the_right_password_opens_the_nodes_of_bob() {
     for required in [false, true] {
         let server = guarded(required).await;
-        let bob = config_for(&server).with_sasl("bob", "pw").unwrap();
+        let bob = config_for(&server).with_sasl("bob", "pw");
         let client = soon("bob", bob.connect()).await.unwrap();
         let acl = [Acl::new(Perms::ALL, "sasl", "bob")];
-        client.create_with_acl("/his", b"x", CreateMode::Persistent, &acl).await.unwrap();
+        client
+            .create("/his", b"x", CreateOptions::new(CreateMode::Persistent).with_acl(&acl))
+            .await
+            .unwrap();
         let ids = client.who_am_i().await.unwrap();
         assert!(ids.iter().any(|id| (&*id.auth_scheme, &*id.user) == ("sasl", "bob")), "{ids:?}");
 
@@ -55,14 +58,14 @@ async fn a_wrong_password_or_user_gets_nowhere() {
     for required in [false, true] {
         let server = guarded(required).await;
         for (user, password) in [("bob", "wrong"), ("eve", "pw")] {
-            let config = config_for(&server).with_sasl(user, password).unwrap();
+            let config = config_for(&server).with_sasl(user, password);
             let error = soon("a refusal", config.connect()).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::AuthFailed, "{error}");
             assert!(!error.to_string().contains("wrong"), "{error}");
         }
     }
     let server = TestingServer::start().await.unwrap();
-    let config = config_for(&server).with_sasl("bob", "pw").unwrap();
+    let config = config_for(&server).with_sasl("bob", "pw");
     let error = soon("a refusal", config.connect()).await.unwrap_err();
     assert!(error.to_string().contains("not configured"), "{error}");
 }
@@ -77,7 +80,7 @@ async fn a_server_of_3_4_refuses_silently() {
     })
     .await
     .unwrap();
-    let client = config_for(&server).with_sasl("bob", "wrong").unwrap().start();
+    let client = config_for(&server).with_sasl("bob", "wrong").start().unwrap();
     let reported = async {
         loop {
             let error = client.wait_until_connected(ms(50)).await.unwrap_err();
@@ -88,6 +91,6 @@ async fn a_server_of_3_4_refuses_silently() {
         }
     };
     soon("the reason", reported).await;
-    let config = config_for(&server).with_sasl("bob", "pw").unwrap();
+    let config = config_for(&server).with_sasl("bob", "pw");
     soon("a client", config.connect()).await.unwrap();
 }

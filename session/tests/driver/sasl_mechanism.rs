@@ -107,7 +107,7 @@ async fn gated() -> (TestingServer, Config, Arc<Gate>) {
 #[tokio::test]
 async fn a_step_that_blocks_holds_up_no_other_client_and_no_ping() {
     let (server, config, gate) = gated().await;
-    let bob = config.with_connection_timeout(LONG).start();
+    let bob = config.with_connection_timeout(LONG).start().unwrap();
     gate.reached().await;
     let other = Config::new(&server.connect_string()).unwrap().with_session_timeout(ms(2000));
     let other = soon("another client", other.connect()).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_step_that_blocks_holds_up_no_other_client_and_no_ping() {
 #[tokio::test]
 async fn a_step_that_outlives_its_connection_is_the_only_one_until_it_ends() {
     let (server, config, gate) = gated().await;
-    let bob = config.with_connection_timeout(ms(200)).start();
+    let bob = config.with_connection_timeout(ms(200)).start().unwrap();
     gate.reached().await;
     let attempts = bob.metrics().attempts;
     eventually("more attempts", async || bob.metrics().attempts >= attempts + 3).await;

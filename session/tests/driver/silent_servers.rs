@@ -72,7 +72,8 @@ async fn of_300_connects_beside_one_silent_server_none_fails() {
             let config = three(seed);
             let within = config.connection_timeout();
             let begin = stopwatch();
-            let client = config.with_clock(Clock::tokio()).with_transport(transport).start();
+            let client =
+                config.with_clock(Clock::tokio()).with_transport(transport).start().unwrap();
             let connected = client.wait_until_connected(within).await;
             connected.unwrap_or_else(|error| panic!("seed {seed}, a hole: {hole}: {error}"));
             waited += u32::from(begin.elapsed() > ms(0));

@@ -47,7 +47,7 @@ async fn a_name_without_an_address_is_passed_over() {
     let address = listener.local_addr().unwrap();
     let connect = format!("no-such-host.invalid:1,{address}");
     for seed in 0..4 {
-        let client = quick(&connect).with_seed(seed).start();
+        let client = quick(&connect).with_seed(seed).start().unwrap();
         let accepted = tokio::time::timeout(ms(30_000), listener.accept()).await;
         accepted.expect("a connection").unwrap();
         drop(client);
@@ -76,7 +76,7 @@ async fn a_name_is_looked_up_at_each_attempt() {
     let addresses: Vec<SocketAddr> = connect.split(',').map(|a| a.parse().unwrap()).collect();
     let name = Moving(Arc::new(Mutex::new(addresses[0])));
     let config = Config::new("zookeeper.example").unwrap();
-    let client = config.with_transport(name.clone()).start();
+    let client = config.with_transport(name.clone()).start().unwrap();
     soon("a node", client.create("/a", b"", CreateMode::Ephemeral)).await.unwrap();
     let session = client.session().unwrap().session_id();
     let mut states = client.states();

@@ -307,7 +307,7 @@ pub(crate) fn config() -> Config {
 }
 
 pub(crate) fn start(config: Config, dialer: Dialer) -> Client {
-    config.with_clock(Clock::tokio()).with_transport(dialer).start()
+    config.with_clock(Clock::tokio()).with_transport(dialer).start().unwrap()
 }
 
 /// A client with the session 7, and the server's end of its connection.

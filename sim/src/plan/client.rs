@@ -46,17 +46,16 @@ impl ClientPlan {
             .with_runtime(world.runtime(pid))
             .with_session_timeout(Duration::from_millis(self.session_timeout_ms))
             .with_request_timeout(self.request_timeout_ms.map(Duration::from_millis))
-            .expect("a valid timeout")
             .with_read_only(self.read_only)
             .with_direct_servers(self.direct_servers);
         if let Some(limit) = self.max_requests {
-            config = config.with_max_requests(limit).expect("a valid limit");
+            config = config.with_max_requests(limit);
         }
         if let Some(bytes) = self.max_pending_bytes {
-            config = config.with_max_pending_bytes(bytes).expect("a valid limit");
+            config = config.with_max_pending_bytes(bytes);
         }
         if let Some(bytes) = self.max_request_bytes {
-            config = config.with_max_request_bytes(bytes).expect("a valid limit");
+            config = config.with_max_request_bytes(bytes);
         }
         if let Some(events) = self.max_watch_events {
             config = config.with_max_watch_events(events);

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use docent::{LockOptions, retry};
+use docent::{LockOptions, nodes::ProtectedOptions, retry};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -74,17 +74,29 @@ impl Retry {
     /// Options with this policy.
     pub(super) fn lock_options(self) -> LockOptions {
         let options = LockOptions::default();
-        let pause = Duration::from_millis;
         match self {
             Self::Default => options,
-            Self::Never => options.with_retry_policy(retry::RetryNTimes::new(0, Duration::ZERO)),
-            Self::ThreeTimes => options.with_retry_policy(retry::RetryNTimes::new(3, pause(100))),
-            Self::Forever => {
-                options.with_retry_policy(retry::RetryForever { retry_interval: pause(50) })
-            }
+            Self::Never => options.with_retry_policy(NEVER),
+            Self::ThreeTimes => options.with_retry_policy(THREE_TIMES),
+            Self::Forever => options.with_retry_policy(FOREVER),
+        }
+    }
+
+    /// The options of a protected create, with this policy.
+    pub(super) fn protected_options(self, options: ProtectedOptions<'_>) -> ProtectedOptions<'_> {
+        match self {
+            Self::Default => options,
+            Self::Never => options.with_retry_policy(NEVER),
+            Self::ThreeTimes => options.with_retry_policy(THREE_TIMES),
+            Self::Forever => options.with_retry_policy(FOREVER),
         }
     }
 }
+
+const NEVER: retry::RetryNTimes = retry::RetryNTimes::new(0, Duration::ZERO);
+const THREE_TIMES: retry::RetryNTimes = retry::RetryNTimes::new(3, Duration::from_millis(100));
+const FOREVER: retry::RetryForever =
+    retry::RetryForever { retry_interval: Duration::from_millis(50) };
 
 impl CloseKind {
     /// Draws any end, or the simplest one.

@@ -22,7 +22,8 @@ use crate::{
 pub(crate) async fn main(world: World, pid: Pid, mut plan: ProcessPlan<Step>) {
     let token = plan.resumes.and_then(|of| world.core().processes.get(of)?.token.clone());
     world.core().process_mut(pid).resumed = token.as_ref().map(SessionToken::session_id);
-    let client = plan.client.config(&world, pid).with_session(token).start();
+    let client =
+        plan.client.config(&world, pid).with_session(token).start().expect("valid settings");
     sessions::follow(&world, pid, &client);
     let steps = || plan.workers.iter().flatten();
     let is_quiet = steps().all(PlanStep::is_quiet);
@@ -88,7 +89,7 @@ async fn finish(worker: &Worker) {
 
 /// Starts another client, and ends it.
 async fn visit(worker: &Worker, step: &VisitStep) {
-    let client = step.client.config(&worker.world, worker.pid).start();
+    let client = step.client.config(&worker.world, worker.pid).start().expect("valid settings");
     sessions::follow(&worker.world, worker.pid, &client);
     let visitor = worker.with_client(client, step.client.waits_when_full);
     run(&visitor, step.steps.clone()).await;
@@ -107,7 +108,8 @@ async fn visit(worker: &Worker, step: &VisitStep) {
             let Some(token) = client.detach() else {
                 return sessions::close(world, pid, &client).await;
             };
-            let again = step.client.config(world, pid).with_session(token).start();
+            let again =
+                step.client.config(world, pid).with_session(token).start().expect("valid settings");
             sessions::follow(world, pid, &again);
             let again = worker.with_client(again, step.client.waits_when_full);
             run(&again, step.steps.clone()).await;

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use docent::{CreateMode, nodes::create_protected_with};
+use docent::{CreateMode, create_protected, nodes::ProtectedOptions};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ use crate::{
 /// The longest time that the background needs without faults: a pause, its requests, and the end of a session.
 const CLEANED_WITHIN: Nanos = 2 * ORPHAN_AFTER;
 
-/// A `create_protected_with` below `/protected`. The node stays.
+/// A `create_protected` below `/protected`. The node stays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
@@ -123,8 +123,8 @@ async fn create(worker: &Worker, step: &Step) {
     let path = format!("{parent}/{label}");
     worker.say(format!("creates {path} with protection"));
     let using = worker.world.use_path(worker.pid, &parent);
-    let (client, data, options) = (&worker.client, label.as_bytes(), step.retry.lock_options());
-    let create = create_protected_with(client, &path, data, mode(step.mode), &options);
+    let options = step.retry.protected_options(ProtectedOptions::new(mode(step.mode)));
+    let create = create_protected(&worker.client, &path, label.as_bytes(), options);
     let created = worker.within(step.cancel_ms.unwrap_or(600_000), create).await;
     drop(using);
     let made = match created {

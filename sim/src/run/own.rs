@@ -36,7 +36,7 @@ impl Process {
     /// started.
     #[must_use]
     pub fn start_client(&self) -> Client {
-        let client = self.client.config(&self.world, self.pid).start();
+        let client = self.client.config(&self.world, self.pid).start().expect("valid settings");
         sessions::follow(&self.world, self.pid, &client);
         let noted = sessions::note_states(self.world.clone(), self.pid, &client);
         self.world.spawn(self.pid, noted);

@@ -1,7 +1,7 @@
 //! Permissions, and the ids of a client.
 
 use docent::{Acl, AddWatchMode, Perms, acl};
-use docent::{CreateMode, ErrorKind, EventType};
+use docent::{CreateMode, CreateOptions, ErrorKind, EventType};
 
 use super::{Fixture, refused};
 use crate::support::within_deadline;
@@ -35,14 +35,22 @@ async fn credentials_open_nodes_that_are_closed_to_others() {
     refused(
         fixture
             .client
-            .create_with_acl(&path, b"", CreateMode::Persistent, acl::CREATOR_ALL_ACL)
+            .create(
+                &path,
+                b"",
+                CreateOptions::new(CreateMode::Persistent).with_acl(acl::CREATOR_ALL_ACL),
+            )
             .await,
         ErrorKind::InvalidAcl,
     );
     fixture.client.add_auth("digest", b"alice:secret").await.unwrap();
     fixture
         .client
-        .create_with_acl(&path, b"x", CreateMode::Persistent, acl::CREATOR_ALL_ACL)
+        .create(
+            &path,
+            b"x",
+            CreateOptions::new(CreateMode::Persistent).with_acl(acl::CREATOR_ALL_ACL),
+        )
         .await
         .unwrap();
     assert_eq!(fixture.client.get_data(&path).await.unwrap().data, "x");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use docent::{Acl, Perms, acl, client::Read};
-use docent::{CreateMode, ErrorKind, EventType};
+use docent::{CreateMode, CreateOptions, ErrorKind, EventType};
 
 use super::{Fixture, refused};
 use crate::support::{eventually, within_deadline};
@@ -12,21 +12,31 @@ async fn missing_parents_are_created_with_the_node() {
     let Some(fixture) = Fixture::new().await else { return };
     let client = &fixture.client;
     let path = fixture.path("a/b/c");
-    assert_eq!(client.create_with_parents(&path, b"x", CreateMode::Ephemeral).await.unwrap(), path);
+    assert_eq!(
+        client
+            .create(&path, b"x", CreateOptions::new(CreateMode::Ephemeral).with_parents())
+            .await
+            .unwrap(),
+        path
+    );
     assert_eq!(client.get_data(&path).await.unwrap().data, "x");
     let parent = client.get_data(&fixture.path("a/b")).await.unwrap();
     assert!(parent.data.is_empty() && parent.stat.ephemeral_owner == 0);
-    let again = client.create_with_parents(&path, b"", CreateMode::Persistent).await;
+    let again =
+        client.create(&path, b"", CreateOptions::new(CreateMode::Persistent).with_parents()).await;
     refused(again, ErrorKind::NodeExists);
     let below = format!("{path}/d/e");
     let error = refused(
-        client.create_with_parents(&below, b"", CreateMode::Persistent).await,
+        client.create(&below, b"", CreateOptions::new(CreateMode::Persistent).with_parents()).await,
         ErrorKind::NoChildrenForEphemerals,
     );
     assert_eq!(error.path(), Some(&*format!("{path}/d")));
     // A name of digits alone is valid.
     let mode = CreateMode::PersistentSequential;
-    let path = client.create_with_parents(&fixture.path("s/t/"), b"", mode).await.unwrap();
+    let path = client
+        .create(&fixture.path("s/t/"), b"", CreateOptions::new(mode).with_parents())
+        .await
+        .unwrap();
     assert_eq!(path, fixture.path("s/t/0000000000"));
 }
 
@@ -36,8 +46,11 @@ async fn parents_have_the_mode_and_acl_asked_for() {
     client.add_auth("digest", b"alice:secret").await.unwrap();
     let (mode, parents) = (CreateMode::Persistent, CreateMode::Container);
     let path = fixture.path("a/b/c");
-    let created =
-        client.create_with_acl_and_parents(&path, b"", mode, acl::CREATOR_ALL_ACL, parents);
+    let created = client.create(
+        &path,
+        b"",
+        CreateOptions::new(mode).with_acl(acl::CREATOR_ALL_ACL).with_parents_mode(parents),
+    );
     assert_eq!(created.await.unwrap(), path);
     refused(fixture.another().await.get_children(&fixture.path("a/b")).await, ErrorKind::NoAuth);
     client.delete(&path, None).await.unwrap();
@@ -47,12 +60,15 @@ async fn parents_have_the_mode_and_acl_asked_for() {
     .await;
     client.ensure_path(&fixture.path("x/y"), CreateMode::Persistent).await.unwrap();
     client.ensure_path(&fixture.path("x/y"), CreateMode::Persistent).await.unwrap();
-    client.create_parents(&fixture.path("x/y/z/w"), CreateMode::Persistent).await.unwrap();
+    client.ensure_path(&fixture.path("x/y/z"), CreateMode::Persistent).await.unwrap();
     let children = client.get_children(&fixture.path("x/y")).await.unwrap();
     assert_eq!(children.to_vec(), ["z"]);
     assert!(client.get_children(&fixture.path("x/y/z")).await.unwrap().is_empty());
-    client.create_parents(&fixture.path("x/s/"), CreateMode::Persistent).await.unwrap();
-    assert!(client.exists(&fixture.path("x/s")).await.unwrap().is_some());
+    // The parent of a sequential node whose name is its digits.
+    let options = CreateOptions::new(CreateMode::PersistentSequential);
+    let options = options.with_parents();
+    let created = client.create(&fixture.path("x/s/"), b"", options).await.unwrap();
+    assert_eq!(created, fixture.path("x/s/0000000000"));
 }
 
 /// A client that may create nodes in a directory needs no permission above it.
@@ -64,10 +80,19 @@ async fn ancestors_that_exist_need_no_permission() {
     fixture.client.set_acl(&top, acl::CREATOR_ALL_ACL, None).await.unwrap();
     let stranger = fixture.another().await;
     let path = format!("{shared}/a/b");
-    stranger.create_with_parents(&path, b"", CreateMode::Persistent).await.unwrap();
-    stranger.create_parents(&format!("{path}/c"), CreateMode::Persistent).await.unwrap();
+    stranger
+        .create(&path, b"", CreateOptions::new(CreateMode::Persistent).with_parents())
+        .await
+        .unwrap();
+    stranger.ensure_path(&path, CreateMode::Persistent).await.unwrap();
     let error = refused(
-        stranger.create_with_parents(&format!("{top}/x/y"), b"", CreateMode::Persistent).await,
+        stranger
+            .create(
+                &format!("{top}/x/y"),
+                b"",
+                CreateOptions::new(CreateMode::Persistent).with_parents(),
+            )
+            .await,
         ErrorKind::NoAuth,
     );
     assert_eq!(error.path(), Some(&*format!("{top}/x")));
@@ -106,7 +131,10 @@ async fn a_chroot_is_created_with_the_parents() {
         assert!(!elsewhere.is_missing_chroot(), "{elsewhere}");
     }
     assert_eq!(app.exists("/").await.unwrap(), None);
-    let created = app.create_with_parents("/a/b", b"x", CreateMode::Persistent).await.unwrap();
+    let created = app
+        .create("/a/b", b"x", CreateOptions::new(CreateMode::Persistent).with_parents())
+        .await
+        .unwrap();
     assert_eq!(created, "/a/b");
     assert_eq!(fixture.client.get_data(&fixture.path("app/one/a/b")).await.unwrap().data, "x");
     let other = fixture.client.with_chroot(&fixture.path("app/two")).unwrap();
@@ -117,18 +145,50 @@ async fn a_chroot_is_created_with_the_parents() {
 async fn create_or_set_creates_or_sets() {
     let Some(fixture) = Fixture::new().await else { return };
     let path = fixture.path("a");
-    assert!(fixture.client.create_or_set(&path, b"one").await.unwrap().is_none());
-    assert_eq!(fixture.client.create_or_set(&path, b"two").await.unwrap().unwrap().version, 1);
+    assert!(
+        fixture
+            .client
+            .create_or_set(&path, b"one", CreateMode::Persistent)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(
+        fixture
+            .client
+            .create_or_set(&path, b"two", CreateMode::Persistent)
+            .await
+            .unwrap()
+            .unwrap()
+            .version,
+        1
+    );
     assert_eq!(fixture.client.get_data(&path).await.unwrap().data, "two");
-    refused(fixture.client.create_or_set(&fixture.path("no/parent"), b"").await, ErrorKind::NoNode);
+    refused(
+        fixture.client.create_or_set(&fixture.path("no/parent"), b"", CreateMode::Persistent).await,
+        ErrorKind::NoNode,
+    );
     // The ACL of the parent does not allow CREATE.
     let read_write = [Acl::new(Perms::READ | Perms::WRITE | Perms::ADMIN, "world", "anyone")];
     fixture.client.set_acl(&fixture.base, &read_write, None).await.unwrap();
-    assert!(fixture.client.create_or_set(&path, b"three").await.unwrap().is_some());
-    refused(fixture.client.create_or_set(&fixture.path("b"), b"").await, ErrorKind::NoAuth);
+    assert!(
+        fixture
+            .client
+            .create_or_set(&path, b"three", CreateMode::Persistent)
+            .await
+            .unwrap()
+            .is_some()
+    );
+    refused(
+        fixture.client.create_or_set(&fixture.path("b"), b"", CreateMode::Persistent).await,
+        ErrorKind::NoAuth,
+    );
     fixture.client.set_acl(&fixture.base, acl::OPEN_ACL_UNSAFE, None).await.unwrap();
     fixture.client.set_acl(&path, acl::READ_ACL_UNSAFE, None).await.unwrap();
-    refused(fixture.client.create_or_set(&path, b"four").await, ErrorKind::NoAuth);
+    refused(
+        fixture.client.create_or_set(&path, b"four", CreateMode::Persistent).await,
+        ErrorKind::NoAuth,
+    );
 }
 
 async fn a_tree_is_deleted_whatever_is_in_it() {
@@ -136,7 +196,11 @@ async fn a_tree_is_deleted_whatever_is_in_it() {
     let client = &fixture.client;
     for path in ["t/a/b/c", "t/a/d", "t/e"] {
         client
-            .create_with_parents(&fixture.path(path), b"x", CreateMode::Persistent)
+            .create(
+                &fixture.path(path),
+                b"x",
+                CreateOptions::new(CreateMode::Persistent).with_parents(),
+            )
             .await
             .unwrap();
     }
@@ -149,7 +213,9 @@ async fn a_tree_is_deleted_whatever_is_in_it() {
     client.delete_recursive(&fixture.path("t")).await.unwrap();
     // This is the node of a chroot.
     let app = client.with_chroot(&fixture.path("app")).unwrap();
-    app.create_with_parents("/a/b", b"", CreateMode::Persistent).await.unwrap();
+    app.create("/a/b", b"", CreateOptions::new(CreateMode::Persistent).with_parents())
+        .await
+        .unwrap();
     app.delete_recursive("/").await.unwrap();
     assert!(client.exists(&fixture.path("app")).await.unwrap().is_none());
     // Servers refuse their own nodes; nothing below these is deleted.
@@ -161,7 +227,11 @@ async fn a_node_that_may_not_be_deleted_ends_a_recursive_delete() {
     let Some(fixture) = Fixture::new().await else { return };
     fixture
         .client
-        .create_with_parents(&fixture.path("a/b/c"), b"", CreateMode::Persistent)
+        .create(
+            &fixture.path("a/b/c"),
+            b"",
+            CreateOptions::new(CreateMode::Persistent).with_parents(),
+        )
         .await
         .unwrap();
     fixture.client.set_acl(&fixture.path("a/b"), acl::READ_ACL_UNSAFE, None).await.unwrap();
@@ -238,11 +308,32 @@ async fn an_expected_error_is_allowed_by_one_rule() {
     let (client, mode) = (&fixture.client, CreateMode::Persistent);
     let (path, below) = (fixture.path("a"), fixture.path("none/b"));
     let exists = ErrorKind::NodeExists;
-    assert!(client.create_with_parents(&path, b"", mode).allow(exists).await.unwrap().is_some());
-    assert!(client.create_with_parents(&path, b"", mode).allow(exists).await.unwrap().is_none());
+    assert!(
+        client
+            .create(&path, b"", CreateOptions::new(mode).with_parents())
+            .allow(exists)
+            .await
+            .unwrap()
+            .is_some()
+    );
+    assert!(
+        client
+            .create(&path, b"", CreateOptions::new(mode).with_parents())
+            .allow(exists)
+            .await
+            .unwrap()
+            .is_none()
+    );
     assert!(client.create_with_stat(&path, b"", mode).allow(exists).await.unwrap().is_none());
     let missing = ErrorKind::NoNode;
-    assert!(client.create_or_set(&below, b"").allow(missing).await.unwrap().is_none());
+    assert!(
+        client
+            .create_or_set(&below, b"", CreateMode::Persistent)
+            .allow(missing)
+            .await
+            .unwrap()
+            .is_none()
+    );
     assert!(client.get_data_and_watch(&below).allow(missing).await.unwrap().is_none());
     let bad = ErrorKind::BadArguments;
     let sequential = CreateMode::PersistentSequential;
@@ -263,7 +354,11 @@ async fn the_digest_of_credentials_is_the_id_of_their_owner() {
         let id = acl::digest_id(credentials);
         let path = fixture.path(credentials);
         let acl = [Acl::new(Perms::ALL, "digest", &id)];
-        fixture.client.create_with_acl(&path, b"x", CreateMode::Persistent, &acl).await.unwrap();
+        fixture
+            .client
+            .create(&path, b"x", CreateOptions::new(CreateMode::Persistent).with_acl(&acl))
+            .await
+            .unwrap();
         refused(fixture.client.get_data(&path).await, ErrorKind::NoAuth);
         let owner = fixture.another().await;
         owner.add_auth("digest", credentials.as_bytes()).await.unwrap();

@@ -1,6 +1,6 @@
 //! Creating, reading, writing, deleting.
 
-use docent::{CreateMode, ErrorKind, Ttl};
+use docent::{CreateMode, CreateOptions, ErrorKind, Ttl};
 use docent::{OpCode, client::sequence_number};
 
 use super::{Fixture, refused};
@@ -33,7 +33,14 @@ async fn create_names_the_obstacle() {
         ErrorKind::NoChildrenForEphemerals,
     );
     refused(
-        fixture.client.create_with_acl(&fixture.path("b"), b"", CreateMode::Persistent, &[]).await,
+        fixture
+            .client
+            .create(
+                &fixture.path("b"),
+                b"",
+                CreateOptions::new(CreateMode::Persistent).with_acl(&[]),
+            )
+            .await,
         ErrorKind::InvalidAcl,
     );
 }

@@ -53,8 +53,7 @@ async fn requests_that_wait_for_capacity_are_sent_in_order() {
     let config = Config::new(&server().unwrap())
         .unwrap()
         .with_when_full(WhenFull::Wait)
-        .with_max_requests(5)
-        .unwrap();
+        .with_max_requests(5);
     let client = config.connect().await.unwrap();
     let path = fixture.node("a", b"").await;
     let writes: Vec<_> = (0..1000).map(|n| client.set_data(&path, b"", Some(n))).collect();
@@ -95,7 +94,7 @@ async fn a_client_ahead_of_the_server_reports_it_and_starts_anew() {
     let zxid = token.last_zxid() + (1 << 40);
     let ahead = SessionToken::new(token.session_id(), token.password(), zxid);
     let config = Config::new(&connect).unwrap().with_session_timeout(Duration::from_secs(1));
-    let client = config.with_session(ahead).start();
+    let client = config.with_session(ahead).start().unwrap();
     let seen = eventually("a report of it", async || client.ahead_of_servers()).await;
     assert_eq!(seen, zxid);
     client.wait_until_connected(DEADLINE).await.unwrap();
@@ -126,7 +125,7 @@ async fn a_session_that_is_handed_over_keeps_its_nodes() {
 
     // An ended session cannot be continued: LOST is reported, and there is a new session.
     let config = Config::new(&server().unwrap()).unwrap().with_session(token.clone());
-    let late = config.start();
+    let late = config.start().unwrap();
     let mut states = late.states();
     let mut seen = Vec::new();
     while seen.last() != Some(&Some(ConnectionState::Connected.into())) {

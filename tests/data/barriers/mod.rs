@@ -118,7 +118,7 @@ async fn a_wait_is_dropped_at_every_poll(fixture: Fixture) {
 // queue was full.
 async fn a_full_queue_delays_a_wait_and_an_enter(fixture: Fixture) {
     let tap = fixture.tap.client("A").await.unwrap();
-    let config = Config::new(&tap.connect_string()).unwrap().with_max_requests(1).unwrap();
+    let config = Config::new(&tap.connect_string()).unwrap().with_max_requests(1);
     let client = config.with_session_timeout(ms(20_000)).connect().await.unwrap();
     let barrier = barrier(&client, &fixture.path);
     barrier.set_barrier().await.unwrap();

@@ -3,7 +3,7 @@
 use std::{process::Command, time::Duration};
 
 use docent::{
-    Client, Config, ConnectionState, Error, ErrorKind, OpCode,
+    Client, Config, ConnectionState, CreateOptions, Error, ErrorKind, OpCode,
     locks::{InterProcessMutex, LockGuard, Owner},
 };
 use docent_testing::{TestingServer, fault::Fault, tap::TapClient};
@@ -74,7 +74,7 @@ async fn a_node_found_after_a_lost_reply_has_its_fencing_token(fixture: Fixture)
     first.release().await.unwrap();
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
     let guard = a.acquire().await;
-    let stat = a.client.exists(guard.lock_path()).await.unwrap().unwrap();
+    let stat = a.client.exists(guard.path()).await.unwrap().unwrap();
     assert_eq!(guard.fencing_token().await.unwrap(), stat.czxid);
     assert!(stat.czxid > before);
 }
@@ -84,7 +84,7 @@ async fn a_lost_listing_is_repeated_and_the_node_is_kept(fixture: Fixture) {
     a.acquire().await.release().await.unwrap();
     fixture.tap.inject(Fault::drop_reply(OpCode::GetChildren2));
     let guard = a.acquire().await;
-    assert_eq!(a.mutex.participants().await.unwrap(), [guard.lock_path()]);
+    assert_eq!(a.mutex.participants().await.unwrap(), [guard.path()]);
 }
 
 // The queue.
@@ -107,7 +107,7 @@ async fn an_owner_enters_again_and_others_do_not(fixture: Fixture) {
     let (owner, other) = (Owner::new(), Owner::new());
     let outer = a.mutex.acquire_as(&owner).await.unwrap();
     let inner = a.mutex.acquire_as(&owner).await.unwrap();
-    assert_eq!(outer.lock_path(), inner.lock_path());
+    assert_eq!(outer.path(), inner.path());
     let refused = a.mutex.acquire_as_timeout(&other, Duration::ZERO).await.unwrap();
     assert!(refused.is_none());
     outer.release().await.unwrap();
@@ -127,8 +127,8 @@ async fn a_hold_survives_a_cut_connection(fixture: Fixture) {
     reaches(&a.client, ConnectionState::Reconnected).await;
     assert!(guard.is_held());
     assert_eq!(a.client.session().unwrap().session_id(), session);
-    assert_eq!(a.mutex.participants().await.unwrap(), [guard.lock_path()]);
-    let stat = a.client.exists(guard.lock_path()).await.unwrap().unwrap();
+    assert_eq!(a.mutex.participants().await.unwrap(), [guard.path()]);
+    let stat = a.client.exists(guard.path()).await.unwrap().unwrap();
     assert_eq!(stat.czxid, token);
     guard.release().await.unwrap();
     fixture.wait_until_empty().await;
@@ -152,7 +152,7 @@ async fn a_place_in_the_queue_survives_a_cut_connection(fixture: Fixture) {
     assert_eq!(a.mutex.participants().await.unwrap(), queue);
     holder.release().await.unwrap();
     let second = within_deadline("the second", second).await.unwrap().unwrap();
-    assert_eq!(second.lock_path(), queue[1]);
+    assert_eq!(second.path(), queue[1]);
     assert!(!third.is_finished());
     second.release().await.unwrap();
     let third = within_deadline("the third", third).await.unwrap().unwrap();
@@ -252,7 +252,7 @@ async fn a_timed_acquire_with_slow_replies_takes_at_most_one_second_more() {
 #[tokio::test]
 async fn a_lock_path_must_be_a_path_and_not_the_root() {
     let config = Config::new("127.0.0.1:1").unwrap();
-    let client = config.start();
+    let client = config.start().unwrap();
     for (path, rule) in [
         ("", "must not be empty"),
         ("locks", "must begin with a slash"),
@@ -295,7 +295,11 @@ async fn an_acl_without_create_permission_fails_the_acquire(fixture: Fixture) {
     let parent = fixture.path.rsplit_once('/').unwrap().0.to_owned();
     let _ = a.client.create(&parent, b"", docent::CreateMode::Container).await;
     a.client
-        .create_with_acl(&fixture.path, b"", docent::CreateMode::Persistent, read_only)
+        .create(
+            &fixture.path,
+            b"",
+            CreateOptions::new(docent::CreateMode::Persistent).with_acl(read_only),
+        )
         .await
         .unwrap();
     let error = a.mutex.acquire().await.unwrap_err();

@@ -41,8 +41,8 @@ async fn a_namespace_is_created_and_contains_the_lock(fixture: Fixture) {
     let options = options().with_namespace(namespace);
     let mutex = InterProcessMutex::with_options(&client, "/foo/bar", options).unwrap();
     let guard = mutex.acquire_timeout(DEADLINE).await.unwrap().unwrap();
-    assert!(guard.lock_path().starts_with(&format!("{}/foo/bar/_c_", fixture.path)));
-    assert_eq!(mutex.participants().await.unwrap(), [guard.lock_path()]);
+    assert!(guard.path().starts_with(&format!("{}/foo/bar/_c_", fixture.path)));
+    assert_eq!(mutex.participants().await.unwrap(), [guard.path()]);
     guard.release().await.unwrap();
     let bad = LockOptions::default().with_namespace("a//b");
     let error = InterProcessMutex::with_options(&client, "/x", bad).unwrap_err();
@@ -57,7 +57,7 @@ async fn an_empty_namespace_changes_no_path(fixture: Fixture) {
     let mutex = InterProcessMutex::with_options(&client, &fixture.path, options.clone()).unwrap();
     assert_eq!(mutex.path(), fixture.path);
     let guard = mutex.acquire().await.unwrap();
-    assert!(guard.lock_path().starts_with(&format!("{}/_c_", fixture.path)));
+    assert!(guard.path().starts_with(&format!("{}/_c_", fixture.path)));
     guard.release().await.unwrap();
     let semaphore = docent::locks::InterProcessSemaphoreV2::with_options(
         &client,
@@ -80,7 +80,7 @@ async fn a_revocation_lasts_for_one_hold(fixture: Fixture) {
     mutex.make_revocable(|| panic!("not revoked"));
     mutex.acquire().await.unwrap().release().await.unwrap();
     let guard = mutex.acquire().await.unwrap();
-    assert_eq!(client.get_data(guard.lock_path()).await.unwrap().data, "default");
+    assert_eq!(client.get_data(guard.path()).await.unwrap().data, "default");
     guard.release().await.unwrap();
     has_watches(&client, 0).await;
 }
@@ -137,7 +137,7 @@ async fn parents_get_the_providers_acl(fixture: Fixture) {
     let others = fixture.observer().await;
     let error = others.get_children(&path).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoAuth);
-    assert!(others.get_data(guard.lock_path()).await.is_ok(), "the lock node is readable");
+    assert!(others.get_data(guard.path()).await.is_ok(), "the lock node is readable");
     guard.release().await.unwrap();
 }
 
@@ -164,7 +164,7 @@ async fn guarded_writes_are_refused_after_the_node_is_deleted(fixture: Fixture) 
     client.create(&job, b"", CreateMode::Persistent).await.unwrap();
     guard.guarded().unwrap().set_data(&job, b"1", None).commit().await.unwrap();
     // Another client deletes the lock node, which the holder does not notice.
-    fixture.observer().await.delete(guard.lock_path(), None).await.unwrap();
+    fixture.observer().await.delete(guard.path(), None).await.unwrap();
     assert!(guard.is_held());
     let error = guard.guarded().unwrap().set_data(&job, b"2", None).commit().await.unwrap_err();
     assert_eq!((error.kind(), error.index()), (ErrorKind::NoNode, Some(0)));
@@ -201,7 +201,7 @@ async fn a_custom_driver_orders_the_waiters(fixture: Fixture) {
     let waiting = acquiring(&mutex);
     fixture.children(&fixture.path, 2).await;
     let order = mutex.participants().await.unwrap();
-    assert_eq!((order.len(), order[0].as_str()), (2, guard.lock_path()));
+    assert_eq!((order.len(), order[0].as_str()), (2, guard.path()));
     guard.release().await.unwrap();
     within_deadline("the waiter", waiting).await.unwrap().unwrap().release().await.unwrap();
 }
@@ -248,7 +248,7 @@ async fn a_pipelined_create_that_is_lost_is_found(fixture: Fixture) {
     for fault in [Fault::drop_reply(OpCode::Create2), Fault::drop_before(OpCode::Create2)] {
         fixture.tap.inject(fault);
         let guard = mutex.acquire().await.unwrap();
-        assert_eq!(mutex.participants().await.unwrap(), [guard.lock_path()]);
+        assert_eq!(mutex.participants().await.unwrap(), [guard.path()]);
         guard.release().await.unwrap();
     }
     fixture.children(&fixture.path, 0).await;
@@ -273,9 +273,9 @@ async fn a_node_of_an_earlier_session_is_not_taken_for_ours(fixture: Fixture) {
     let trace = fixture.tap.trace().since(before);
     let creates = trace.iter().filter(|record| record.is_request(OpCode::Create2)).count();
     assert_eq!(creates, 2, "{}", trace.text());
-    let stat = client.exists(guard.lock_path()).await.unwrap().unwrap();
+    let stat = client.exists(guard.path()).await.unwrap().unwrap();
     assert_eq!(stat.ephemeral_owner, guard.session_id());
-    assert_eq!(mutex.participants().await.unwrap(), [guard.lock_path()]);
+    assert_eq!(mutex.participants().await.unwrap(), [guard.path()]);
     guard.release().await.unwrap();
     fixture.children(&fixture.path, 0).await;
 }
@@ -310,7 +310,7 @@ async fn a_node_ahead_that_cannot_be_watched_ends_the_acquire(fixture: Fixture) 
     assert_eq!(error.kind(), ErrorKind::NoAuth);
     let reads = fixture.tap.trace().of("B").filter(|r| r.is_request(OpCode::GetData));
     assert_eq!(reads.iter().count(), 1);
-    assert_eq!(holder.participants().await.unwrap(), [guard.lock_path()]);
+    assert_eq!(holder.participants().await.unwrap(), [guard.path()]);
     guard.release().await.unwrap();
 }
 
@@ -338,7 +338,7 @@ async fn a_missing_node_is_deleted_once(fixture: Fixture) {
     let mutex = mutex(&fixture, &client);
     for dropped in [false, true] {
         let guard = mutex.acquire().await.unwrap();
-        operator.delete(guard.lock_path(), None).await.unwrap();
+        operator.delete(guard.path(), None).await.unwrap();
         let before = fixture.tap.len();
         if dropped {
             drop(guard);
@@ -364,7 +364,7 @@ async fn an_exhausted_sequence_is_an_error_for_every_contender() {
     mutex.acquire().await.unwrap().release().await.unwrap();
     assert!(server.set_sequence_counter(&fixture.path, i32::MAX - 1));
     let last = mutex.acquire().await.unwrap();
-    assert!(last.lock_path().ends_with("lock-2147483646"));
+    assert!(last.path().ends_with("lock-2147483646"));
     for _ in 0..2 {
         let error = within_deadline("an error", mutex.acquire()).await.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::SequenceExhausted), "{error}");

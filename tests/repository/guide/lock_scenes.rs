@@ -63,14 +63,14 @@ pub(super) async fn revocation() -> Diagram {
     stage.diagram.pause("A works");
     let revoke = async {
         let policy = RetryOneTime { sleep_between_retry: std::time::Duration::from_millis(10) };
-        Revoker::attempt_revoke(&b, &policy, guard.lock_path()).await?;
+        Revoker::attempt_revoke(&b, &policy, guard.path()).await?;
         requested.notified().await;
         Ok::<_, docent::Error>(())
     };
     let note = "B writes the request into A's node; A's listener is called";
     stage.step("B", note, revoke).await;
     stage.diagram.pause("A finishes its step");
-    let path = guard.lock_path().to_owned();
+    let path = guard.path().to_owned();
     let release = tokio::spawn(guard.release());
     let remark = "(A releases. Its watch fires at its own delete; A drops the event.)";
     stage.diagram.remark("A", "NodeDeleted", remark);

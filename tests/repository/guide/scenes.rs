@@ -299,7 +299,7 @@ async fn fencing() -> Diagram {
     let old = stage.step("A", "A acquires", first.acquire()).await;
     stage.step("A", "A writes, on condition that its lock node is there", write(&old, b"90")).await;
     let note = "A's node goes: deleted by hand here, by an expired session more often. A receives no event";
-    stage.step("B", note, b.delete(old.lock_path(), None)).await;
+    stage.step("B", note, b.delete(old.path(), None)).await;
     let new = stage.step("B", "B acquires: now both believe", second.acquire()).await;
     assert!(old.is_held() && new.is_held());
     let tokens =

@@ -34,7 +34,7 @@ mod take;
 use std::{fmt, sync::Arc, time::Duration};
 
 use docent_protocol::CreateMode;
-use docent_session::{Client, Error, ErrorKind, retry::RetryLoop, runtime::Clock};
+use docent_session::{Client, CreateOptions, Error, ErrorKind, retry::RetryLoop, runtime::Clock};
 
 use self::{
     claim::{StrictClaim, waited},
@@ -49,7 +49,6 @@ use super::{
     owners::Owners,
 };
 use crate::{
-    acl_provider::acl_of,
     deadline::{Deadline, Ended},
     error,
     parents::{LastNode, create_parents},
@@ -295,9 +294,11 @@ impl StrictMutex {
         let (client, options, path) = (internals.client(), internals.options(), self.path());
         let free = Record::free(0).to_string();
         let create = || async {
-            let acl = acl_of(&*options.acl_provider, path);
+            let acl = options.parents().acls.of(path);
             let data = free.as_bytes();
-            let create = || client.create_with_acl(path, data, CreateMode::Persistent, acl);
+            let create = || {
+                client.create(path, data, CreateOptions::new(CreateMode::Persistent).with_acl(acl))
+            };
             let created = match create().await {
                 Err(error) if error.kind() == ErrorKind::NoNode && !error.is_missing_chroot() => {
                     create_parents(client, path, LastNode::Skip, options.parents()).await?;

@@ -8,7 +8,6 @@ use docent_session::{Error, ErrorKind, Outcome, retry::RetryLoop};
 
 use super::{Keeper, Present};
 use crate::{
-    acl_provider::acl_of,
     create,
     node_task::Stop,
     parents::{LastNode, create_parents},
@@ -74,7 +73,7 @@ impl Keeper {
     ) -> Result<Option<Present>, Error> {
         let parents = self.options.lock.parents();
         let mode = not_sequential(self.mode);
-        let acl = acl_of(parents.acl_provider, path);
+        let acl = parents.acls.of(path);
         let mut retry = RetryLoop::new(&self.task.client, &self.task.policy);
         let mut with_parents = self.options.parents;
         loop {

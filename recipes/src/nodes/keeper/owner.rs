@@ -1,12 +1,11 @@
 //! Whose node is at our path.
 
 use docent_protocol::{CreateMode, EventType, Stat};
-use docent_session::{Error, ErrorKind, Outcome, Watcher};
+use docent_session::{CreateOptions, Error, ErrorKind, Outcome, Watcher};
 use tracing::debug;
 
 use super::{Keeper, NodeEvent, Present, Wanted};
 use crate::{
-    acl_provider::acl_of,
     node_task::Stop,
     persistent_retry::{self, PersistentRetry},
     select::{Either, select},
@@ -61,10 +60,14 @@ impl Keeper {
         version: i32,
         wanted: &Wanted,
     ) -> Result<Present, Stop> {
-        let acl = acl_of(self.options.lock.parents().acl_provider, &path);
+        let acl = self.options.lock.parents().acls.of(&path);
         let mut replace = self.task.client.transaction();
         replace.delete(&path, Some(version));
-        replace.create_with_acl(&path, &wanted.data, CreateMode::Ephemeral, acl);
+        replace.create(
+            &path,
+            &wanted.data,
+            CreateOptions::new(CreateMode::Ephemeral).with_acl(acl),
+        );
         let session = self.session();
         match replace.commit().await {
             Ok(_) => {

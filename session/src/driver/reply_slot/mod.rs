@@ -12,10 +12,11 @@ use std::{
     fmt, mem,
     ops::Range,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicI32, Ordering},
     },
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use bytes::{Buf as _, Bytes};
@@ -41,6 +42,14 @@ pub(crate) struct ReplySlot {
     /// The xid of the request; 0 if it was refused. Undefined for requests that have none.
     xid: AtomicI32,
     state: Mutex<SlotState>,
+    limiter: Option<Weak<dyn Limiter>>,
+}
+
+/// Limits the time of a request that is pending.
+pub(crate) trait Limiter: fmt::Debug + Send + Sync {
+    /// Limits the time of the request that was queued with this xid, from now. Without it, or once it was answered, this
+    /// does nothing.
+    fn limit(&self, xid: i32, time: Duration);
 }
 
 /// Fields rather than variants, so that a change of stage drops nothing.
@@ -143,13 +152,15 @@ pub(crate) struct SlotPool {
     next: Vec<Arc<ReplySlot>>,
     /// The slots after them, from the front. Two lists: with a `VecDeque`, a getData takes 14 more instructions.
     later: Vec<Arc<ReplySlot>>,
+    /// That of all slots.
+    limiter: Option<Weak<dyn Limiter>>,
 }
 
 impl SlotPool {
     /// The two halves of a slot for a request about `path`.
     #[inline(always)] // 21 more instructions a getData without `take`, `reuse`.
     pub(crate) fn take(&mut self, path: &str) -> (Token, PendingReply) {
-        let slot = self.reuse(path).unwrap_or_else(|| new_slot(path));
+        let slot = self.reuse(path).unwrap_or_else(|| self.new_slot(path));
         (Token(Arc::clone(&slot)), PendingReply { slot, stage: CallerStage::Waiting })
     }
 
@@ -160,13 +171,30 @@ impl SlotPool {
             self.refill();
         }
         let mut slot = self.next.pop()?;
-        let ReplySlot { path: old, xid: _, state } = Arc::get_mut(&mut slot)?;
+        let ReplySlot { path: old, xid: _, state, limiter: _ } = Arc::get_mut(&mut slot)?;
         old.clear();
         old.push_str(path);
         let state = state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.stage = Stage::Waiting;
         state.reply.short.clear();
         Some(slot)
+    }
+
+    #[cold]
+    fn new_slot(&self, path: &str) -> Arc<ReplySlot> {
+        let state = SlotState {
+            stage: Stage::Waiting,
+            waker: None,
+            reply: StoredReply::default(),
+            error: None,
+            span: None,
+        };
+        Arc::new(ReplySlot {
+            path: path.to_owned(),
+            xid: AtomicI32::new(0),
+            state: Mutex::new(state),
+            limiter: self.limiter.clone(),
+        })
     }
 
     #[cold]
@@ -200,18 +228,6 @@ impl SlotPool {
     }
 }
 
-#[cold]
-fn new_slot(path: &str) -> Arc<ReplySlot> {
-    let state = SlotState {
-        stage: Stage::Waiting,
-        waker: None,
-        reply: StoredReply::default(),
-        error: None,
-        span: None,
-    };
-    Arc::new(ReplySlot { path: path.to_owned(), xid: AtomicI32::new(0), state: Mutex::new(state) })
-}
-
 /// Records up to this size, in bytes, are copied into their slot. A Stat has 68.
 const SHORT: usize = 80;
 
@@ -233,6 +249,11 @@ impl ReplySlots {
     fn defer(&mut self, slot: &Arc<ReplySlot>, result: Result<Reply<'_>, Error>) {
         slot.fill(result, true);
         self.deferred.push(Arc::clone(slot));
+    }
+
+    /// Sets what limits the time of the requests.
+    pub(crate) fn set_limiter(&mut self, limiter: Weak<dyn Limiter>) {
+        self.pool.limiter = Some(limiter);
     }
 
     #[inline]
@@ -363,6 +384,17 @@ impl PendingReply {
             }
         }
         false
+    }
+
+    /// Limits the time of the request, from now: it fails then, unless it was answered or refused before.
+    #[cold]
+    pub(crate) fn limit(&self, time: Duration) {
+        let limiter = self.slot.limiter.as_ref().and_then(Weak::upgrade);
+        let xid = self.slot.xid.load(Ordering::Relaxed);
+        // Without a client, its end has completed the request.
+        if let Some(limiter) = limiter.filter(|_| xid != 0 && self.stage != CallerStage::Taken) {
+            limiter.limit(xid, time);
+        }
     }
 
     /// The path of the request, as the caller gave it.

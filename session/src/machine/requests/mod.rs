@@ -13,6 +13,8 @@
 //! No call iterates over the requests in front of it: its cost does not depend on the number of pending requests. Tests
 //! count the visited entries (`visited.rs`).
 
+mod deadlines;
+
 use std::{collections::VecDeque, mem};
 
 use docent_protocol::{FrameTooLarge, frame, operation::Operation};
@@ -35,14 +37,8 @@ pub(super) struct Pending<T, W> {
     pub(super) effect: Effect<W>,
     /// When the request fails unless it was sent by then; [`NEVER`] while there is a usable connection.
     expires: Instant,
-    /// When the request fails in any case; [`NEVER`] without a request timeout.
+    /// When the request fails in any case; [`NEVER`] without a limit of its time.
     deadline: Instant,
-}
-
-impl<T, W> Pending<T, W> {
-    fn is_due_later(&self, now: Instant) -> bool {
-        self.deadline != NEVER && self.deadline > now
-    }
 }
 
 /// The requests of one [`transmit`](Requests::transmit).
@@ -66,6 +62,8 @@ pub(super) struct Requests<T, W> {
     timed_out: usize,
     /// Not later than the first deadline in `pending`; [`NEVER`] when there is none.
     next_deadline: Instant,
+    /// Whether there may be requests with a limit of their own, so that the deadlines are in no order.
+    has_own_limits: bool,
     /// The frames of the unsent requests, behind `taken` bytes of sent ones.
     outgoing: Vec<u8>,
     /// The number of bytes at the front of `outgoing` that were sent. They are kept for a while, so that a long queue
@@ -89,6 +87,7 @@ impl<T, W> Requests<T, W> {
             sent: 0,
             timed_out: 0,
             next_deadline: NEVER,
+            has_own_limits: false,
             outgoing: Vec::new(),
             taken: 0,
             batches: VecDeque::new(),
@@ -187,18 +186,6 @@ impl<T, W> Requests<T, W> {
         self.pending_bytes += size as usize;
         let (expires, deadline) = (NEVER, NEVER);
         self.pending.push_back(Pending { xid, size, token, effect, expires, deadline });
-    }
-
-    /// Limits the time of the request pushed last. Deadlines never decrease from one request to the next.
-    pub(super) fn limit_last(&mut self, expires: Option<Instant>, deadline: Option<Instant>) {
-        let is_first = self.pending.len() == 1;
-        let Some(request) = self.pending.back_mut() else { return };
-        request.expires = expires.unwrap_or(request.expires);
-        if let Some(deadline) = deadline {
-            request.deadline = deadline;
-            let earlier = if is_first { NEVER } else { self.next_deadline };
-            self.next_deadline = earlier.min(deadline);
-        }
     }
 
     /// Sets when unsent requests fail, for all that are pending.
@@ -443,51 +430,6 @@ impl<T, W> Requests<T, W> {
     pub(super) fn next_expiry(&self) -> Option<Instant> {
         let expires = self.pending.get(self.sent).map(|request| request.expires);
         expires.filter(|at| *at != NEVER)
-    }
-
-    /// When to look for requests that have timed out: at the first deadline or, when that request was answered meanwhile,
-    /// earlier. Which deadline is the first now is found out then, since this is read in each call.
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
-        Some(self.next_deadline).filter(|at| *at != NEVER && !self.pending.is_empty())
-    }
-
-    /// Whether [`next_deadline`](Self::next_deadline) has come.
-    pub(super) fn is_deadline_due(&self, now: Instant) -> bool {
-        self.next_deadline <= now
-    }
-
-    /// The token of the next sent request whose deadline has come. The request keeps its place, for its reply may
-    /// still come.
-    pub(super) fn time_out_sent(&mut self, now: Instant) -> Option<Option<T>> {
-        // Requests with a deadline have them in order, with the machine's own, which have none, between them.
-        while self.timed_out < self.sent {
-            let request = self.pending.get_mut(self.timed_out)?;
-            if request.is_due_later(now) {
-                return None;
-            }
-            self.timed_out += 1;
-            if mem::replace(&mut request.deadline, NEVER) != NEVER {
-                return Some(request.token.take());
-            }
-        }
-        None
-    }
-
-    /// Takes the unsent requests whose deadline has come. To be called when
-    /// [`time_out_sent`](Self::time_out_sent) has returned `None`.
-    pub(super) fn time_out_unsent(&mut self, now: Instant) -> Vec<Pending<T, W>> {
-        if self.timed_out < self.sent {
-            return Vec::new();
-        }
-        let unsent = self.pending.range(self.sent..);
-        let due = unsent.take_while(|request| !request.is_due_later(now)).count();
-        self.take_unsent(due, |request| request.deadline != NEVER)
-    }
-
-    /// Finds the first deadline. The machine's own requests have none.
-    pub(super) fn update_deadline(&mut self) {
-        let mut deadlines = self.pending.range(self.timed_out..).map(|request| request.deadline);
-        self.next_deadline = deadlines.find(|at| *at != NEVER).unwrap_or(NEVER);
     }
 
     /// Takes the requests for which `wanted` is true from the first `count` unsent ones, with their frames. The frames of

@@ -20,6 +20,8 @@ enum Op {
     FailUnsent,
     FailInternal,
     Expire,
+    /// Which request, and the time until its own deadline, in seconds.
+    Limit(u8, u8),
     TimeOut,
 }
 
@@ -34,6 +36,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::FailUnsent),
         1 => Just(Op::FailInternal),
         1 => Just(Op::Expire),
+        2 => (any::<u8>(), 0..9_u8).prop_map(|(which, seconds)| Op::Limit(which, seconds)),
         1 => Just(Op::TimeOut),
     ]
 }
@@ -163,10 +166,18 @@ proptest! {
                     prop_assert_eq!(xids(requests.expire(now)), expected);
                     prop_assert_eq!(requests.next_expiry(), unsent.first().map(|entry| entry.expires));
                 }
+                Op::Limit(which, seconds) => {
+                    let index = usize::from(which) % (sent.len() + unsent.len() + 1);
+                    let deadline = now + step * u32::from(seconds);
+                    let entry = sent.iter_mut().chain(&mut unsent).nth(index);
+                    requests.limit(entry.as_ref().map_or(xid + 1, |entry| entry.xid), deadline);
+                    for entry in entry.into_iter().filter(|entry| entry.has_token) {
+                        entry.deadline = entry.deadline.min(deadline);
+                    }
+                }
                 Op::TimeOut => {
-                    let mut tokens: Vec<_> = std::iter::from_fn(|| requests.time_out_sent(now)).flatten().collect();
-                    tokens.extend(xids(requests.time_out_unsent(now)));
-                    requests.update_deadline();
+                    let (mut tokens, timed_out) = requests.time_out(now);
+                    tokens.extend(xids(timed_out));
                     let mut expected = Vec::new();
                     for entry in sent.iter_mut().filter(|entry| entry.deadline <= now) {
                         (entry.has_token, entry.deadline) = (false, NEVER);
@@ -174,7 +185,7 @@ proptest! {
                     }
                     expected.extend(unsent.extract_if(.., |entry| entry.deadline <= now).map(|entry| entry.xid));
                     prop_assert_eq!(tokens, expected);
-                    let first = sent.iter().chain(&unsent).map(|entry| entry.deadline).find(|at| *at != NEVER);
+                    let first = sent.iter().chain(&unsent).map(|entry| entry.deadline).filter(|at| *at != NEVER).min();
                     prop_assert_eq!(requests.next_deadline(), first);
                     // The next look is not due before then.
                     prop_assert!(!requests.is_deadline_due(now));

@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn debug_shows_no_password() {
-        let config = crate::Config::new("a:1").unwrap().with_sasl("bob", "hunter2").unwrap();
-        let shown = format!("{config:?} {:?}", config.sasl());
+        let config = crate::Config::new("a:1").unwrap().with_sasl("bob", "hunter2");
+        let shown = format!("{config:?} {:?}", config.session.sasl);
         assert!(shown.contains("bob") && !shown.contains("hunter2"), "{shown}");
     }
 

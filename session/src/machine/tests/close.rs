@@ -293,12 +293,8 @@ fn all_calls_to_close_end_alike_at_the_earliest_of_their_times() {
 #[test]
 fn a_full_queue_does_not_keep_a_close_from_its_place_at_the_end() {
     for when_full in [crate::config::WhenFull::Fail, crate::config::WhenFull::Wait] {
-        let config = config()
-            .with_when_full(when_full)
-            .with_max_requests(1)
-            .unwrap()
-            .with_max_pending_bytes(1)
-            .unwrap();
+        let config =
+            config().with_when_full(when_full).with_max_requests(1).with_max_pending_bytes(1);
         let mut scenario = Scenario::connected_with(config);
         scenario.get("/a", 1);
         scenario.machine.wait_for_capacity(2);

@@ -74,9 +74,9 @@ fn calls_without_a_connection_visit_no_other_request() {
         (10_000, 10_000, Some(ms(60_000))),
         (100_000, 100_000, Some(ms(60_000))),
     ] {
-        let config = config().with_max_requests(1 << 30).unwrap();
-        let config = config.with_max_pending_bytes(1 << 40).unwrap();
-        let mut scenario = Scenario::new(config.with_request_timeout(timeout).unwrap());
+        let config = config().with_max_requests(1 << 30);
+        let config = config.with_max_pending_bytes(1 << 40);
+        let mut scenario = Scenario::new(config.with_request_timeout(timeout));
         each("add a watch", count, |number| {
             scenario.persistent(number, paths);
             scenario.turn();
@@ -113,9 +113,9 @@ fn calls_on_a_connection_visit_no_other_request() {
     for (paths, when_full) in
         [(1, WhenFull::Fail), (count, WhenFull::Fail), (count, WhenFull::Wait)]
     {
-        let config = config().with_max_requests(1 << 20).unwrap();
-        let config = config.with_when_full(when_full).with_request_timeout(ms(60_000)).unwrap();
-        let mut scenario = Scenario::new(config.with_max_pending_bytes(1 << 40).unwrap());
+        let config = config().with_max_requests(1 << 20);
+        let config = config.with_when_full(when_full).with_request_timeout(ms(60_000));
+        let mut scenario = Scenario::new(config.with_max_pending_bytes(1 << 40));
         scenario.connect();
         scenario.accept(7, 6_000_000);
         scenario.completions();
@@ -162,10 +162,9 @@ fn calls_on_a_connection_visit_no_other_request() {
 #[test]
 fn requests_that_time_out_visit_no_other_request() {
     for (count, is_sent) in [(10_000, true), (10_000, false), (100_000, false)] {
-        let config = config().with_max_requests(1 << 20).unwrap();
-        let config =
-            config.with_request_timeout(ms(5000)).unwrap().with_connection_timeout(ms(1 << 30));
-        let mut scenario = Scenario::new(config.with_max_pending_bytes(1 << 40).unwrap());
+        let config = config().with_max_requests(1 << 20);
+        let config = config.with_request_timeout(ms(5000)).with_connection_timeout(ms(1 << 30));
+        let mut scenario = Scenario::new(config.with_max_pending_bytes(1 << 40));
         let nanosecond = Duration::from_nanos(1);
         if is_sent {
             scenario.connect();

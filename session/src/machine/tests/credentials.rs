@@ -96,7 +96,7 @@ fn refused_credentials_end_the_client() {
 // pings, with a request timeout, too.
 #[test]
 fn credentials_without_a_reply_end_by_the_request_timeout() {
-    let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(1000)).unwrap());
+    let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(1000)));
     scenario.add_auth("digest", b"u:p", 1);
     scenario.flush();
     assert_eq!(scenario.machine.poll_timeout(), Some(scenario.now + ms(1000)));

@@ -4,7 +4,7 @@ use super::*;
 use crate::config::WhenFull;
 
 fn waiting(max_requests: usize) -> Scenario {
-    let config = config().with_when_full(WhenFull::Wait).with_max_requests(max_requests).unwrap();
+    let config = config().with_when_full(WhenFull::Wait).with_max_requests(max_requests);
     Scenario::connected_with(config)
 }
 
@@ -34,7 +34,7 @@ fn requests_over_the_capacity_wait_and_are_sent_in_call_order() {
 /// One that is larger than the limit goes alone, or it would wait for ever.
 #[test]
 fn bytes_count_as_requests_do() {
-    let config = config().with_when_full(WhenFull::Wait).with_max_pending_bytes(60).unwrap();
+    let config = config().with_when_full(WhenFull::Wait).with_max_pending_bytes(60);
     let mut scenario = Scenario::connected_with(config);
     for (token, length) in [(1, 1), (2, 1), (3, 100), (4, 1), (5, 1)] {
         scenario.get(&format!("/{}", "x".repeat(length)), token);
@@ -67,12 +67,8 @@ fn a_cut_fails_requests_in_flight_and_sends_those_that_waited() {
 
 #[test]
 fn a_request_that_waits_for_too_long_is_never_sent_and_others_follow_whole() {
-    let config = config()
-        .with_when_full(WhenFull::Wait)
-        .with_request_timeout(ms(1000))
-        .unwrap()
-        .with_max_requests(1)
-        .unwrap();
+    let config =
+        config().with_when_full(WhenFull::Wait).with_request_timeout(ms(1000)).with_max_requests(1);
     let mut scenario = Scenario::connected_with(config);
     scenario.get("/first", 1);
     scenario.get("/a-longer-one", 2);
@@ -201,12 +197,8 @@ fn a_request_without_capacity_waits_for_a_connection_up_to_its_limit() {
 // the square of their number.
 #[test]
 fn the_machines_own_requests_do_not_time_out_with_others() {
-    let config = config()
-        .with_when_full(WhenFull::Wait)
-        .with_request_timeout(ms(1000))
-        .unwrap()
-        .with_max_requests(1)
-        .unwrap();
+    let config =
+        config().with_when_full(WhenFull::Wait).with_request_timeout(ms(1000)).with_max_requests(1);
     let mut scenario = Scenario::connected_with(config);
     scenario.watch(WatchKind::Data, "/w", 1);
     scenario.flush();
@@ -243,12 +235,9 @@ fn many_of_the_machines_own_requests_cost_later_calls_nothing() {
     for in_flight in [0, MANY] {
         let config = config()
             .with_request_timeout(ms(1000))
-            .unwrap()
             .with_session_timeout(ms(40_000))
             .with_max_requests(usize::MAX)
-            .unwrap()
-            .with_max_pending_bytes(usize::MAX)
-            .unwrap();
+            .with_max_pending_bytes(usize::MAX);
         let mut scenario = Scenario::new(config);
         scenario.connect();
         scenario.accept(7, 40_000);
@@ -276,7 +265,7 @@ fn many_of_the_machines_own_requests_cost_later_calls_nothing() {
 /// An alarm for a request completed meanwhile is early, and is set for the next one.
 #[test]
 fn the_alarm_of_a_request_timeout_moves_on_with_the_requests() {
-    let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(1000)).unwrap());
+    let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(1000)));
     let start = scenario.now;
     scenario.get("/first", 1);
     scenario.flush();
@@ -324,7 +313,7 @@ impl Answers<u32> for Rarely {
 // Also: `a_token_is_wanted_until_its_caller_has_gone`.
 #[test]
 fn a_dropped_wait_for_capacity_leaves_nothing() {
-    let config = config().with_max_requests(1).unwrap();
+    let config = config().with_max_requests(1);
     let mut machine: Session<_, u32, _> = Session::with_answers(config, 1, Rarely::default());
     let operation = GetData(ReadRequest { path: "/a".into(), watch: false });
     machine.submit(&operation, 0, None, || Instant::ZERO);

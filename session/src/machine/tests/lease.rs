@@ -206,7 +206,7 @@ fn the_expiration_percent_counts_from_the_last_contact() {
     for (percent, lost_after) in
         [(0, 5700), (1, 4040), (50, 4040), (80, 4800), (94, 5640), (95, 5700), (100, 5700)]
     {
-        let config = config().with_session_expiration_percent(percent).unwrap();
+        let config = config().with_session_expiration_percent(percent);
         let (mut scenario, contact) = silence(config);
         assert_eq!(scenario.next_state(), ConnectionState::Suspended);
         assert_eq!(scenario.next_state(), ConnectionState::Lost);
@@ -221,7 +221,7 @@ fn the_expiration_percent_counts_from_the_last_contact() {
 // `a_setting_that_allows_no_request_is_refused`.
 #[test]
 fn a_cut_ends_no_session_whatever_the_percentage() {
-    let config = config().with_session_expiration_percent(0).unwrap();
+    let config = config().with_session_expiration_percent(0);
     let (mut scenario, _) = silence(config);
     scenario.cut();
     scenario.wait(ms(0));
@@ -505,7 +505,7 @@ fn each_answer_to_a_ping_counts_from_its_own() {
 #[test]
 fn the_answer_to_a_ping_that_was_not_noted_counts_from_no_later_one() {
     let timeout = ms(6_000_000);
-    let config = config().with_session_timeout(timeout).with_max_reply_bytes(1 << 20).unwrap();
+    let config = config().with_session_timeout(timeout).with_max_reply_bytes(1 << 20);
     let mut scenario = Scenario::new(config);
     scenario.connect();
     scenario.accept(7, 6_000_000);

@@ -4,7 +4,7 @@ use super::*;
 
 /// An idle session, and the limit of its replies in bytes.
 fn idle(limit: usize) -> Scenario {
-    let mut scenario = Scenario::connected_with(config().with_max_reply_bytes(limit).unwrap());
+    let mut scenario = Scenario::connected_with(config().with_max_reply_bytes(limit));
     scenario.states();
     scenario
 }
@@ -72,7 +72,7 @@ fn an_answer_that_takes_longer_than_the_session_ends_with_it() {
 #[test]
 fn a_part_of_an_answer_keeps_no_connection_to_a_read_only_server() {
     for limit in [1 << 20, 100] {
-        let config = config().with_read_only(true).with_max_reply_bytes(limit).unwrap();
+        let config = config().with_read_only(true).with_max_reply_bytes(limit);
         let mut scenario = Scenario::new(config);
         scenario.connect();
         scenario.accept_read_only(77);

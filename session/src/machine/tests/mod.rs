@@ -34,6 +34,7 @@ mod flow_control;
 mod handshake;
 mod lease;
 mod lease_renewal;
+mod limits;
 mod long_replies;
 mod missing_operations;
 mod proof;

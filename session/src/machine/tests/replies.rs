@@ -71,7 +71,7 @@ fn answers_know_of_the_events_in_front_of_them() {
 fn a_frame_shorter_than_a_reply_header_breaks_the_stream() {
     for limit in [1 << 20, 0] {
         for len in 0..16 {
-            let config = config().with_max_reply_bytes(64).unwrap();
+            let config = config().with_max_reply_bytes(64);
             let mut scenario = Scenario::connected_with(config);
             scenario.machine.config.max_reply_bytes = limit;
             scenario.get("/a", 1);
@@ -97,7 +97,7 @@ fn a_frame_shorter_than_a_reply_header_breaks_the_stream() {
 // for ever in one place (never released).
 #[test]
 fn replies_over_a_small_limit_that_come_together_fail_each_by_itself() {
-    let config = config().with_max_reply_bytes(100).unwrap();
+    let config = config().with_max_reply_bytes(100);
     let mut scenario = Scenario::connected_with(config);
     let mut bytes = Vec::new();
     for xid in 1..=20 {
@@ -217,7 +217,7 @@ fn xids_wrap_to_one() {
 // Case (Pitfalls of the wire, 19): a reply over the limit.
 #[test]
 fn a_reply_over_the_limit_fails_only_its_own_request() {
-    let config = config().with_max_reply_bytes(100).unwrap();
+    let config = config().with_max_reply_bytes(100);
     let mut scenario = Scenario::connected_with(config);
     scenario.get("/big", 1);
     scenario.get("/small", 2);
@@ -239,7 +239,7 @@ fn a_reply_over_the_limit_fails_only_its_own_request() {
 // Also: `each_read_of_several_fails_for_itself`.
 #[test]
 fn an_error_in_a_reply_over_the_limit_is_reported() {
-    let config = config().with_max_reply_bytes(100).unwrap();
+    let config = config().with_max_reply_bytes(100);
     let mut scenario = Scenario::connected_with(config);
     scenario.get("/big", 1);
     scenario.flush();
@@ -292,7 +292,7 @@ fn debug_shows_neither_password_nor_data() {
 // Case (Contracts of a call): a request over the limit.
 #[test]
 fn a_request_over_the_limit_is_refused_and_nothing_of_it_is_sent() {
-    let config = config().with_max_request_bytes(64).unwrap();
+    let config = config().with_max_request_bytes(64);
     let mut scenario = Scenario::connected_with(config);
     scenario.get(&format!("/{}", "x".repeat(64)), 1);
     scenario.get("/a", 2);
@@ -312,7 +312,7 @@ fn a_request_over_the_limit_is_refused_and_nothing_of_it_is_sent() {
 // Also: `a_request_that_waits_goes_out_in_its_turn_whether_or_not_its_future_is_kept`.
 #[test]
 fn more_requests_than_allowed_are_refused() {
-    let config = config().with_max_requests(2).unwrap();
+    let config = config().with_max_requests(2);
     let mut scenario = Scenario::new(config);
     for token in 1..=3 {
         scenario.get("/a", token);
@@ -327,11 +327,8 @@ fn more_requests_than_allowed_are_refused() {
 #[test]
 fn a_full_queue_accepts_requests_that_clean_up() {
     for (max_requests, max_pending_bytes) in [(2, usize::MAX), (100, 50)] {
-        let config = config()
-            .with_max_requests(max_requests)
-            .unwrap()
-            .with_max_pending_bytes(max_pending_bytes)
-            .unwrap();
+        let config =
+            config().with_max_requests(max_requests).with_max_pending_bytes(max_pending_bytes);
         let mut scenario = Scenario::connected_with(config);
         for token in 1..=3 {
             scenario.get("/abcdefghij", token);
@@ -377,7 +374,7 @@ fn the_last_zxid_is_taken_from_replies_only() {
 #[test]
 fn a_reply_as_long_as_the_limit_may_come_in_pieces() {
     for (over, expected) in [(0, Ok(5)), (1, Err((ErrorKind::ReplyTooLarge, Outcome::Unknown)))] {
-        let config = config().with_max_reply_bytes(2000).unwrap();
+        let config = config().with_max_reply_bytes(2000);
         let mut scenario = Scenario::connected_with(config);
         scenario.get("/big", 1);
         scenario.flush();
@@ -408,7 +405,7 @@ fn a_reply_as_long_as_the_limit_may_come_in_pieces() {
 fn an_event_over_the_limit_ends_the_connection_and_says_why() {
     for (xid, said) in [(xid::NOTIFICATION, "an event of 1016 bytes"), (77, "xid 77"), (0, "xid 0")]
     {
-        let config = config().with_max_reply_bytes(100).unwrap();
+        let config = config().with_max_reply_bytes(100);
         let mut scenario = Scenario::connected_with(config);
         scenario.reply(xid, 5, ErrorCode::Ok, &[0; 1000]);
         let why = scenario.machine.wants_disconnect().unwrap();

@@ -8,7 +8,7 @@ use crate::machine::connection::Phase;
 const CHALLENGE: &[u8] = b"realm=\"zk-sasl-md5\",nonce=\"N\",charset=utf-8,algorithm=md5-sess";
 
 fn bob() -> Config {
-    config().with_sasl("bob", "pw").unwrap()
+    config().with_sasl("bob", "pw")
 }
 
 impl Scenario {

@@ -240,7 +240,7 @@ proptest! {
     ) {
         let config = config()
             .with_when_full(crate::config::WhenFull::Wait)
-            .with_request_timeout(ms(9000)).unwrap().with_max_requests(2).unwrap();
+            .with_request_timeout(ms(9000)).with_max_requests(2);
         run(config, steps)?;
     }
 }
@@ -251,6 +251,6 @@ proptest! {
     fn any_scenario_with_sasl_answers_every_request_once(
         steps in prop::collection::vec(step(), 1..80),
     ) {
-        run(config().with_sasl("bob", "pw").unwrap(), steps)?;
+        run(config().with_sasl("bob", "pw"), steps)?;
     }
 }

@@ -186,7 +186,7 @@ fn a_session_that_was_handed_in_and_has_ended_is_lost() {
 // Also: `answers_keep_the_connection`.
 #[test]
 fn a_request_without_an_answer_in_time_fails_alone() {
-    let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(500)).unwrap());
+    let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(500)));
     scenario.get("/slow", 1);
     scenario.flush();
     scenario.now += ms(400);
@@ -210,8 +210,7 @@ fn a_refusal_among_timed_out_requests_leaves_the_others_their_timeouts() {
     const LATE: Completed = Err((ErrorKind::OperationTimeout, Outcome::Unknown));
     // Three of five have timed out; which one is refused, and how many timed-out ones are left then.
     for (refused, left) in [(2, 2), (3, 2), (4, 3), (5, 3)] {
-        let mut scenario =
-            Scenario::connected_with(config().with_request_timeout(ms(500)).unwrap());
+        let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(500)));
         for token in 1..=3 {
             scenario.get("/early", token);
         }
@@ -236,7 +235,7 @@ fn a_refusal_among_timed_out_requests_leaves_the_others_their_timeouts() {
 
 #[test]
 fn a_request_that_was_not_sent_in_time_is_not_sent() {
-    let mut scenario = Scenario::new(config().with_request_timeout(ms(500)).unwrap());
+    let mut scenario = Scenario::new(config().with_request_timeout(ms(500)));
     scenario.get("/a", 1);
     scenario.now += ms(400);
     scenario.get("/bb", 2);
@@ -252,7 +251,7 @@ fn a_request_that_was_not_sent_in_time_is_not_sent() {
 
 #[test]
 fn more_bytes_than_allowed_are_refused_unless_alone() {
-    let config = config().with_max_pending_bytes(60).unwrap();
+    let config = config().with_max_pending_bytes(60);
     let mut scenario = Scenario::new(config);
     scenario.get(&format!("/{}", "x".repeat(100)), 1);
     scenario.get("/a", 2);
@@ -271,7 +270,7 @@ fn more_bytes_than_allowed_are_refused_unless_alone() {
 
 #[test]
 fn a_waiter_for_capacity_is_woken_when_half_of_it_is_free() {
-    let config = config().with_max_requests(4).unwrap();
+    let config = config().with_max_requests(4);
     let mut scenario = Scenario::connected_with(config);
     scenario.machine.wait_for_capacity(10);
     assert_eq!(scenario.completions().len(), 1, "there is capacity");
@@ -293,7 +292,7 @@ fn a_waiter_for_capacity_is_woken_when_half_of_it_is_free() {
 // Also: `a_full_queue_does_not_keep_a_close_from_its_place_at_the_end`.
 #[test]
 fn a_waiter_for_capacity_is_notified_of_the_end() {
-    let config = config().with_max_requests(1).unwrap();
+    let config = config().with_max_requests(1);
     let mut scenario = Scenario::new(config);
     scenario.get("/a", 1);
     scenario.machine.wait_for_capacity(2);

@@ -4,7 +4,9 @@ use super::*;
 
 fn create_abc(client: &Client) -> JoinHandle<Result<String, Error>> {
     run(client, async |client| {
-        client.create_with_parents("/a/b/c", b"data", CreateMode::Persistent).await
+        client
+            .create("/a/b/c", b"data", CreateOptions::new(CreateMode::Persistent).with_parents())
+            .await
     })
 }
 
@@ -46,9 +48,8 @@ async fn missing_parents_are_found_from_below_and_created_from_above() {
 async fn ancestors_above_an_existing_one_are_not_looked_at() {
     for found in [Answer::Stat, NO_AUTH] {
         let (client, mut conn, _net) = connected().await;
-        let call = run(&client, async |client| {
-            client.create_parents("/a/b/c/d", CreateMode::Container).await
-        });
+        let call =
+            run(&client, async |client| client.ensure_path("/a/b/c", CreateMode::Container).await);
         conn.script(&[("Exists", "/a/b/c", NO_NODE), ("Exists", "/a/b", found)]).await;
         let (xid, request) = conn.expect("CreateContainer", "/a/b/c").await;
         assert!(request.contains("Container"), "{request}");
@@ -81,8 +82,7 @@ async fn parents_that_vanish_are_created_again_but_not_for_ever() {
     let error = result("the create", call).await.unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::NoNode, Some("/a/b/c")));
 
-    let call =
-        run(&client, async |client| client.create_parents("/a/b", CreateMode::Persistent).await);
+    let call = run(&client, async |client| client.ensure_path("/a", CreateMode::Persistent).await);
     for _ in 0..10 {
         conn.script(&[("Exists", "/a", NO_NODE), ("Create", "/a", NO_NODE)]).await;
     }
@@ -97,7 +97,7 @@ async fn a_parent_that_cannot_be_created_is_named() {
     // Of the chroot's own nodes, the whole path is named.
     for (refused, named) in [("/app/a", "/a"), ("/app", "/")] {
         let call = run(&app, async |app| {
-            app.create_with_parents("/a/b", b"", CreateMode::Persistent).await
+            app.create("/a/b", b"", CreateOptions::new(CreateMode::Persistent).with_parents()).await
         });
         conn.script(&[
             ("Create", "/app/a/b", NO_NODE),
@@ -149,32 +149,56 @@ async fn parents_of_no_use_and_invalid_paths_are_refused_before_anything_is_sent
     let (client, _conn, _net) = connected().await;
     let refused = (ErrorKind::BadArguments, Outcome::NotApplied);
     for mode in [CreateMode::Ephemeral, CreateMode::PersistentSequential] {
-        assert_eq!(refusal(client.create_parents("/a/b", mode).await), refused);
         assert_eq!(refusal(client.ensure_path("/a/b", mode).await), refused);
-        let open = acl::OPEN_ACL_UNSAFE;
-        let create = CreateMode::Persistent;
-        let call = client.create_with_acl_and_parents("/a/b", b"", create, open, mode);
+        let options = CreateOptions::new(CreateMode::Persistent).with_parents_mode(mode);
+        let call = client.create("/a/b", b"", options);
         let error = call.await.unwrap_err();
         assert_eq!((error.kind(), error.path()), (ErrorKind::BadArguments, Some("/a/b")));
         assert!(error.to_string().contains("ephemeral nor sequential"), "{error}");
     }
     let mode = CreateMode::Persistent;
     for error in [
-        client.create_parents("a//", mode).await.unwrap_err(),
         client.ensure_path("a//", mode).await.unwrap_err(),
-        client.create_with_parents("a//", b"", mode).await.unwrap_err(),
+        client.create("a//", b"", CreateOptions::new(mode).with_parents()).await.unwrap_err(),
     ] {
         assert_eq!((error.operation(), error.path()), (Some(OpCode::Create), Some("a//")));
     }
+    let sequential = client.create_or_set("/a", b"", CreateMode::EphemeralSequential);
+    assert_eq!(refusal(sequential.await), refused);
+    let mut transaction = client.transaction();
+    transaction.create("/a/b", b"", CreateOptions::new(mode).with_parents());
+    let error = transaction.commit().await.unwrap_err();
+    assert_eq!((error.kind(), error.index()), (ErrorKind::BadArguments, Some(0)));
+    assert!(error.to_string().contains("creates no parents"), "{error}");
     assert_eq!(client.with_chroot("a").unwrap_err().path(), Some("a"));
     // The root always exists.
-    client.create_parents("/a", mode).await.unwrap();
     client.ensure_path("/", mode).await.unwrap();
     assert_eq!(client.metrics().requests, 0);
 }
 
+/// The create is queued by its call, in the order of calls, and has copied its arguments.
+#[tokio::test(start_paused = true)]
+async fn a_create_with_parents_is_queued_by_its_call() {
+    let (client, mut conn, _net) = connected().await;
+    let options = CreateOptions::new(CreateMode::Persistent).with_parents();
+    let create = client.create_with_stat(&format!("/a/{}", "b"), &[7; 9], options);
+    let read = client.get_data("/after");
+    drop(client.create("/dropped/b", b"", options));
+    let (xid, request) = conn.expect("Create2", "/a/b").await;
+    conn.answer(xid, "/a/b", NO_NODE).await;
+    conn.script(&[("GetData", "/after", NO_NODE), ("Create", "/dropped/b", NO_NODE)]).await;
+    assert_eq!(refusal(read.await), (ErrorKind::NoNode, Outcome::NotApplied));
+    let create = tokio::spawn(create);
+    conn.script(&[("Exists", "/a", NO_NODE), ("Create", "/a", Created)]).await;
+    let (xid, again) = conn.expect("Create2", "/a/b").await;
+    assert_eq!(again, request);
+    conn.answer(xid, "/a/b", NODE_EXISTS).await;
+    let exists = (ErrorKind::NodeExists, Outcome::NotApplied);
+    assert_eq!(refusal(result("the create", create).await), exists);
+}
+
 fn create_or_set(client: &Client) -> JoinHandle<Result<Option<Stat>, Error>> {
-    run(client, async |client| client.create_or_set("/a", b"data").await)
+    run(client, async |client| client.create_or_set("/a", b"data", CreateMode::Persistent).await)
 }
 
 // Case (Contracts of a call): a node that is written is created or deleted meanwhile.
@@ -194,6 +218,20 @@ async fn create_or_set_goes_on_when_others_create_and_delete_the_node() {
     ])
     .await;
     assert_eq!(result("a create", call).await.unwrap(), None);
+
+    let call = run(&client, async |client| {
+        let options = CreateOptions::new(CreateMode::Ephemeral).with_parents();
+        client.create_or_set("/a/b", b"data", options).await
+    });
+    conn.script(&[
+        ("SetData", "/a/b", NO_NODE),
+        ("Create", "/a/b", NO_NODE),
+        ("Exists", "/a", NO_NODE),
+        ("Create", "/a", Created),
+        ("Create", "/a/b", Created),
+    ])
+    .await;
+    assert_eq!(result("with parents", call).await.unwrap(), None);
 
     let call = create_or_set(&client);
     for _ in 0..10 {

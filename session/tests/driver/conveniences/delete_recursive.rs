@@ -86,7 +86,7 @@ async fn a_recursive_delete_keeps_to_the_limit_of_requests() {
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     for (max_requests, window) in [(2, 2), (1_000_000, 256)] {
         let (dialer, mut net) = net();
-        let client = start(config().with_max_requests(max_requests).unwrap(), dialer);
+        let client = start(config().with_max_requests(max_requests), dialer);
         let (mut conn, _) = net.serve(7).await;
         let call = delete_a(&client);
         conn.script(&[("Delete", "/a", NOT_EMPTY), ("GetChildren", "/a", Children(&names))]).await;

@@ -1,9 +1,9 @@
 //! Methods that send several requests: each request, each race with another client, and each lost reply.
 
 use docent_protocol::reply::{GetChildrenReply, PathReply};
-use docent_protocol::{CreateMode, Encode, ErrorCode, EventType, OpCode, Stat, acl, xid};
+use docent_protocol::{CreateMode, Encode, ErrorCode, EventType, OpCode, Stat, xid};
 use docent_session::{
-    Client, Error, ErrorKind, Outcome,
+    Client, CreateOptions, Error, ErrorKind, Outcome,
     retry::{RetryForever, RetryNTimes, RetryPolicy, Verdict},
 };
 use tokio::task::JoinHandle;
@@ -100,14 +100,17 @@ async fn methods_that_only_read_work_on_a_read_only_server() {
     let config = docent_session::Config::new(&server.connect_string()).unwrap();
     let client = config.with_read_only(true).connect().await.unwrap();
     let mode = CreateMode::Persistent;
-    client.create_parents("/zookeeper/x", mode).await.unwrap();
+    client.ensure_path("/zookeeper", mode).await.unwrap();
     client.ensure_path("/zookeeper/quota", mode).await.unwrap();
     client.wait_until_exists("/zookeeper").await.unwrap();
     client.wait_until_deleted("/none").await.unwrap();
     let read_only = (ErrorKind::NotReadOnly, Outcome::NotApplied);
-    assert_eq!(refusal(client.create_with_parents("/a/b", b"", mode).await), read_only);
+    assert_eq!(
+        refusal(client.create("/a/b", b"", CreateOptions::new(mode).with_parents()).await),
+        read_only
+    );
     assert_eq!(refusal(client.ensure_path("/a/b", mode).await), read_only);
-    assert_eq!(refusal(client.create_or_set("/zookeeper", b"").await), read_only);
+    assert_eq!(refusal(client.create_or_set("/zookeeper", b"", mode).await), read_only);
     assert_eq!(refusal(client.delete_recursive("/none").await), read_only);
     let write = client.retry(&TWICE, || client.set_data("/zookeeper", b"", None));
     assert_eq!(refusal(write.await), read_only);

@@ -60,7 +60,11 @@ async fn a_retry_ends_as_the_policy_says() {
 async fn an_idempotent_call_is_repeated_whatever_its_outcome() {
     let (client, mut conn, mut net) = connected().await;
     let call = run(&client, async |client| {
-        client.retry_idempotent(&TWICE, || client.create_or_set("/a", b"data")).await
+        client
+            .retry_idempotent(&TWICE, || {
+                client.create_or_set("/a", b"data", CreateMode::Persistent)
+            })
+            .await
     });
     conn.expect("SetData", "/a").await;
     drop(conn);

@@ -65,7 +65,7 @@ impl Held {
 
     /// Whether another client has tried to delete one of its nodes.
     pub(super) fn is_intruded(&self) -> bool {
-        are_intruded(&self.world, self.guard().lock_paths())
+        are_intruded(&self.world, self.guard().paths())
     }
 
     /// Whether its owner has the write lock too.
@@ -140,7 +140,7 @@ pub(super) fn believe(world: &World, new: NewBelief<'_>) -> Held {
     let guard = Arc::new(guard);
     let token = (watch == HoldWatch::Token).then(|| guard.cancellation_token());
     let session = guard.session_id();
-    let paths: Vec<_> = guard.lock_paths().map(str::to_owned).collect();
+    let paths: Vec<_> = guard.paths().map(str::to_owned).collect();
     let using = world.use_paths(pid, paths.clone());
     let stats: Vec<_> = {
         let core = world.core();

@@ -53,7 +53,7 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
         judge_hand_over(&worker.world, worker.pid, &lock.queue(), started);
     }
     let hold = |guard: LockGuard, lock: &LockName, end| {
-        worker.say(format!("holds {} as {}", name(lock), guard.lock_path()));
+        worker.say(format!("holds {} as {}", name(lock), guard.path()));
         let mut parts = lock.parts();
         if let Some(count) = &count {
             parts[0].mode = Mode::Lease(count.largest(worker));
@@ -191,7 +191,7 @@ async fn acquire_inner(
                 && matches!(inner.lock, LockName::Write(_))
                 && reads.clone().count() == holds.len()
                 // A node that was deleted by another client excludes none.
-                && !are_intruded(&worker.world, holds.iter().map(|(held, _)| held.guard().lock_path()))
+                && !are_intruded(&worker.world, holds.iter().map(|(held, _)| held.guard().path()))
                 && reads.clone().any(|(held, _)| held.guard().is_held())
             {
                 worker.violation(&format!("reads and is granted {text}"));
@@ -209,7 +209,7 @@ async fn acquire_inner(
 async fn same_token(worker: &Worker, first: &Held, inner: &LockGuard) {
     let number = |path: &str| path.rsplit(['-', '_']).next().map(str::to_owned);
     // A lock that is not re-entrant is granted again once the first hold is over, maybe with its number.
-    let is_same = number(first.guard().lock_path()) == number(inner.lock_path());
+    let is_same = number(first.guard().path()) == number(inner.path());
     if !is_same || first.is_intruded() || !first.guard().is_held() {
         return;
     }
@@ -217,13 +217,13 @@ async fn same_token(worker: &Worker, first: &Held, inner: &LockGuard) {
     if let (Ok(one), Ok(other)) = tokens
         && one != other
     {
-        worker.violation(&format!("{}: token {other}, and not {one}", inner.lock_path()));
+        worker.violation(&format!("{}: token {other}, and not {one}", inner.path()));
     }
 }
 
 fn judge_token(worker: &Worker, held: &Held, token: i64) {
     if held.expected_token().is_some_and(|expected| expected != token) {
-        worker.violation(&format!("the token of {} is not {token}", held.guard().lock_path()));
+        worker.violation(&format!("the token of {} is not {token}", held.guard().path()));
     }
 }
 
@@ -235,8 +235,8 @@ async fn write(worker: &Worker, held: &Held, register: &str, is_ordered: bool) {
         Err(error) => return worker.say(format!("has no token: {error}")),
     };
     judge_token(worker, held, token);
-    let guards = guard.lock_paths().count();
-    let written = (register, guard.lock_path(), token);
+    let guards = guard.paths().count();
+    let written = (register, guard.path(), token);
     worker.write_guarded(written, is_ordered, guards, || guard.guarded()).await;
 }
 

@@ -278,7 +278,7 @@ fn a_server_that_refuses_persistent_watches_is_sent_the_others_again() {
 // `a_watch_whose_path_fits_into_no_set_watches_ends`.
 #[test]
 fn set_watches_keeps_to_the_limit_of_requests() {
-    let config = config().with_max_request_bytes(1000).unwrap();
+    let config = config().with_max_request_bytes(1000);
     let mut scenario = Scenario::connected_with(config);
     for watcher in 0..100 {
         scenario.read_and_watch(WatchKind::Data, &format!("/{watcher:050}"), watcher);
@@ -301,7 +301,7 @@ fn set_watches_keeps_to_the_limit_of_requests() {
 /// A path that fits into its own request and into no setWatches: its watchers are notified of the end.
 #[test]
 fn a_watch_whose_path_fits_into_no_set_watches_ends() {
-    let config = config().with_max_request_bytes(100).unwrap();
+    let config = config().with_max_request_bytes(100);
     let mut scenario = Scenario::connected_with(config);
     scenario.add_watch(PERSISTENT, &format!("/{:080}", 1), 1);
     scenario.add_watch(PERSISTENT, "/a", 2);

@@ -328,7 +328,7 @@ fn of_two_reads_on_their_way_the_one_that_is_cancelled_leaves_no_watch() {
 // stayed and kept changed children from others.
 #[test]
 fn a_full_queue_does_not_keep_a_watch_from_being_given_back() {
-    let config = config().with_max_requests(2).unwrap().with_max_pending_bytes(100).unwrap();
+    let config = config().with_max_requests(2).with_max_pending_bytes(100);
     let mut scenario = Scenario::connected_with(config);
     scenario.add_watch(RECURSIVE, "/a", 1);
     scenario.add_watch(PERSISTENT, "/a", 2);

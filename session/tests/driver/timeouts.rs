@@ -1,0 +1,167 @@
+//! Limits of the time of one call: each kind of future, its outcome, and what is left of it.
+
+use std::time::Duration;
+
+use docent_protocol::{AddWatchMode, CreateMode, ErrorCode, EventType, operation::Read};
+use docent_session::{CreateOptions, Error, ErrorKind, Outcome};
+
+use crate::support::*;
+
+const LIMIT: Duration = ms(300);
+
+const LATE: (ErrorKind, Outcome) = (ErrorKind::OperationTimeout, Outcome::Unknown);
+
+fn refusal<R: std::fmt::Debug>(result: Result<R, Error>) -> (ErrorKind, Outcome) {
+    let error = result.unwrap_err();
+    (error.kind(), error.outcome())
+}
+
+/// The future is not polled before the time is over, and needs no timer of its own.
+#[tokio::test(start_paused = true)]
+async fn each_future_of_a_call_ends_at_its_limit_which_counts_from_the_call() {
+    let (client, mut conn, _net) = connected().await;
+    let begin = stopwatch();
+    let mode = CreateMode::Persistent;
+    let mut transaction = client.transaction();
+    transaction.create("/a", b"", mode);
+    let get = client.get_data("/a").timeout(LIMIT);
+    let allowed = client.get_data("/a").timeout(LIMIT).allow(ErrorKind::OperationTimeout);
+    let create = client.create("/a", b"", mode).timeout(LIMIT);
+    let watch = client.get_data_and_watch("/a").timeout(LIMIT);
+    let exists = client.exists_and_watch("/a").timeout(LIMIT);
+    let added = client.add_watch("/a", AddWatchMode::Persistent).timeout(LIMIT);
+    let commit = transaction.commit().timeout(LIMIT);
+    let reads = client.multi_read(&[Read::GetData("/a")]).timeout(LIMIT);
+    let auth = client.add_auth("digest", b"u:p").timeout(LIMIT);
+    let others = client.get_data("/b");
+    let write = client.create_or_set("/a", b"", mode).timeout(LIMIT);
+    let (written, ()) = tokio::join!(write, async {
+        let mut sent = 0;
+        while sent < 11 {
+            conn.request().await;
+            sent += 1;
+        }
+    });
+    assert_eq!(begin.elapsed(), LIMIT);
+    assert_eq!(refusal(written), LATE);
+    assert_eq!(refusal(soon("get", get).await), LATE);
+    assert!(soon("an allowed error", allowed).await.unwrap().is_none());
+    assert_eq!(refusal(soon("create", create).await), LATE);
+    assert_eq!(refusal(soon("watch", watch).await), LATE);
+    assert_eq!(refusal(soon("exists", exists).await), LATE);
+    assert_eq!(refusal(soon("add a watch", added).await), LATE);
+    assert_eq!(refusal(soon("commit", commit).await), LATE);
+    assert_eq!(refusal(soon("reads", reads).await), LATE);
+    assert_eq!(refusal(soon("auth", auth).await), LATE);
+    assert!(begin.elapsed() < LIMIT + ms(10));
+    drop(others);
+}
+
+/// A dropped future discards its late reply too; a limit discards it and gives back the slot.
+#[tokio::test(start_paused = true)]
+async fn a_late_reply_reaches_no_other_call() {
+    let (client, mut conn, _net) = connected().await;
+    let late = client.get_data("/late").timeout(LIMIT);
+    let (xid, _) = conn.request().await;
+    let error = soon("the limit", late).await.unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::OperationTimeout, Some("/late")));
+    assert!(error.to_string().contains("time limit of the call"), "{error}");
+    let next = client.get_data("/next").timeout(LIMIT);
+    conn.data(xid, b"late").await;
+    conn.answer_data(b"next").await;
+    assert_eq!(soon("the next", next).await.unwrap().data, "next");
+    // Its limit goes off without a request.
+    tokio::time::sleep(LIMIT * 2).await;
+    let third = client.get_data("/third");
+    conn.answer_data(b"third").await;
+    assert_eq!(soon("the third", third).await.unwrap().data, "third");
+    assert_eq!((pending_and_watches(&client), client.metrics().timed_out), ((0, 0), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_whose_read_was_too_late_is_not_kept() {
+    let (client, mut conn, _net) = connected().await;
+    let late = client.get_data_and_watch("/a").timeout(LIMIT);
+    let (xid, _) = conn.request().await;
+    assert_eq!(refusal(soon("the limit", late).await), LATE);
+    conn.data(xid, b"").await;
+    conn.event(EventType::NodeDataChanged, "/a").await;
+    let next = client.get_data("/a");
+    conn.answer_data(b"").await;
+    soon("the next", next).await.unwrap();
+    assert_eq!(pending_and_watches(&client), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unsent_request_is_not_sent_after_its_limit() {
+    let (dialer, mut net) = net();
+    let client = start(config(), dialer);
+    let late = client.set_data("/late", b"", None).timeout(LIMIT);
+    let kept = client.get_data("/kept");
+    let unsent = (ErrorKind::OperationTimeout, Outcome::NotApplied);
+    assert_eq!(refusal(soon("the limit", late).await), unsent);
+    let (mut conn, _) = net.serve(7).await;
+    assert!(conn.answer_data(b"").await.contains("/kept"));
+    soon("the other", kept).await.unwrap();
+}
+
+/// All requests of the call have one limit, and none is sent behind it.
+#[tokio::test(start_paused = true)]
+async fn a_create_with_parents_and_a_wait_have_one_limit() {
+    let (client, mut conn, _net) = connected().await;
+    let begin = stopwatch();
+    let options = CreateOptions::new(CreateMode::Persistent).with_parents();
+    let create = tokio::spawn(client.create("/a/b", b"", options).timeout(LIMIT));
+    let (xid, _) = conn.request().await;
+    tokio::time::sleep(ms(200)).await;
+    conn.reply(xid, 0, ErrorCode::NoNode, &[]).await;
+    let (xid, _) = conn.request().await;
+    assert_eq!(refusal(soon("the limit", create).await.unwrap()), LATE);
+    assert_eq!(begin.elapsed(), LIMIT);
+    conn.reply(xid, 0, ErrorCode::NoNode, &[]).await;
+
+    let wait = client.wait_until_deleted("/c").timeout(LIMIT);
+    let (waited, ()) = tokio::join!(wait, async {
+        let (xid, request) = conn.request().await;
+        assert!(request.contains("/c"), "a create behind the limit: {request}");
+        conn.reply(xid, 0, ErrorCode::Ok, &stat_body()).await;
+        let (xid, _) = conn.request().await;
+        conn.reply(xid, 0, ErrorCode::Ok, &stat_body()).await;
+    });
+    assert_eq!(refusal(waited), LATE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_refused_or_ended_keeps_its_error() {
+    let (client, mut conn, _net) = connected().await;
+    let invalid = client.get_data("no slash").timeout(LIMIT);
+    assert_eq!(soon("refused", invalid).await.unwrap_err().kind(), ErrorKind::InvalidPath);
+    let close = client.close();
+    conn.confirm_close().await;
+    soon("close", close).await.unwrap();
+    let after = client.get_data("/a").timeout(LIMIT);
+    assert_eq!(soon("after", after).await.unwrap_err().kind(), ErrorKind::Closed);
+    let options = CreateOptions::new(CreateMode::Persistent).with_parents();
+    let after = client.create("/a", b"", options).timeout(LIMIT);
+    assert_eq!(soon("after", after).await.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// Settings are refused by what makes a client of them, before a connection is made.
+#[tokio::test(start_paused = true)]
+async fn a_setting_that_is_not_allowed_is_named_by_the_connect() {
+    let (dialer, net) = net();
+    let config = config().with_transport(dialer).with_max_requests(0);
+    let named = "max_requests is 0: expected at least 1";
+    for error in [
+        config.clone().start().unwrap_err(),
+        config.clone().connect().await.unwrap_err(),
+        docent_session::Client::connect_with(config).await.unwrap_err(),
+    ] {
+        assert_eq!(
+            (error.kind(), error.outcome()),
+            (ErrorKind::InvalidConfig, Outcome::NotApplied)
+        );
+        assert!(error.to_string().contains(named), "{error}");
+    }
+    assert!(net.is_quiet());
+}
