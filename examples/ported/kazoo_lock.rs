@@ -7,7 +7,9 @@ use std::{env, error::Error, thread, time::Duration};
 use docent::blocking::{Allow, Client, wait};
 use docent::locks::standard_lock_internals_driver::Contender;
 use docent::locks::{LockInternalsDriver, LockNode};
-use docent::{CreateMode, ErrorKind, InterProcessMutex, LockOptions, client::sequence_number};
+use docent::{
+    CreateMode, CreateOptions, ErrorKind, InterProcessMutex, LockOptions, client::sequence_number,
+};
 use docent_testing::TestingServer;
 
 const LOCK: &str = "/examples/kazoo/lock";
@@ -58,7 +60,8 @@ fn main() -> Result<()> {
     let embedded = runtime.block_on(TestingServer::start())?;
     let connect = env::var("DOCENT_CONNECT").unwrap_or_else(|_| embedded.connect_string());
     let client = Client::connect(&connect)?;
-    client.create_with_parents(COUNT, b"0", CreateMode::Persistent).allow(ErrorKind::NodeExists)?;
+    let options = CreateOptions::new(CreateMode::Persistent).with_parents();
+    client.create(COUNT, b"0", options).allow(ErrorKind::NodeExists)?;
     thread::scope(|scope| {
         let workers = ["docent 1", "docent 2"].map(|name| {
             let client = &client;

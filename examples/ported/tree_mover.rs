@@ -6,7 +6,9 @@
 use std::{collections::BTreeSet, env, error::Error, time::Duration};
 
 use docent::retry::ExponentialBackoffRetry;
-use docent::{CacheEvent, Client, CreateMode, CuratorCache, ErrorKind, cache::CachedNode};
+use docent::{
+    CacheEvent, Client, CreateMode::Persistent, CuratorCache, ErrorKind, cache::CachedNode,
+};
 use docent_testing::TestingServer;
 
 const SOURCE: &str = "/examples/source";
@@ -23,7 +25,7 @@ impl Mover {
     /// Repeated after a lost reply: the same data twice is once.
     async fn write(&self, node: &CachedNode) -> Result<(), docent::Error> {
         let (path, data) = (copy_of(node.path()), node.data().cloned().unwrap_or_default());
-        let write = || async { self.target.create_or_set(&path, &data).await };
+        let write = || async { self.target.create_or_set(&path, &data, Persistent).await };
         self.target.retry_idempotent(&self.retry, write).await.map(drop)
     }
 
@@ -77,15 +79,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let connect = env::var("DOCENT_CONNECT").unwrap_or_else(|_| embedded.connect_string());
     let source = Client::connect(&connect).await?;
     let target = Client::connect(&env::var("DOCENT_TARGET").unwrap_or(connect)).await?;
-    target.ensure_path("/examples", CreateMode::Persistent).await?;
+    target.ensure_path("/examples", Persistent).await?;
     let retry = ExponentialBackoffRetry::new(Duration::from_secs(1), 29);
     let mover = Mover { source: source.clone(), target: target.clone(), retry };
 
-    source.ensure_path("/examples/source/app/one", CreateMode::Persistent).await?;
+    source.ensure_path("/examples/source/app/one", Persistent).await?;
     let application = async {
         target.wait_until_exists("/examples/copy/app/one").await?;
         source.set_data("/examples/source/app/one", b"2", None).await?;
-        source.create("/examples/source/app/two", b"2", CreateMode::Persistent).await?;
+        source.create("/examples/source/app/two", b"2", Persistent).await?;
         target.wait_until_exists("/examples/copy/app/two").await
     };
     tokio::select! { ended = mover.run() => ended?, done = application => drop(done?) }

@@ -6,7 +6,7 @@
 use std::{env, error::Error, fs};
 
 use docent::tls::TlsOptions;
-use docent::{Acl, Client, Config, CreateMode, ErrorKind, Perms};
+use docent::{Acl, Client, Config, CreateMode, CreateOptions, ErrorKind, Perms};
 use docent_testing::{TestingServer, server};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
@@ -16,7 +16,8 @@ const USER: &str = "CN=hbase";
 /// Creates the node of a claim, or gives an existing one its access list again. May be repeated after any error: a
 /// reconciliation that fails is queued again.
 async fn ensure_exists(client: &Client, path: &str, acl: &[Acl<'_>]) -> Result<(), docent::Error> {
-    let create = client.create_with_acl(path, b"", CreateMode::Persistent, acl);
+    let options = CreateOptions::new(CreateMode::Persistent).with_acl(acl);
+    let create = client.create(path, b"", options);
     if create.allow(ErrorKind::NodeExists).await?.is_none() {
         client.set_acl(path, acl, None).await?;
     }
@@ -45,7 +46,7 @@ async fn reconcile(client: Client) -> Result<(), Box<dyn Error>> {
         // Somebody opens the node to everyone; the next reconciliation closes it again.
         client.set_acl(path, docent::acl::OPEN_ACL_UNSAFE, None).await?;
     }
-    client.create_with_parents(&format!("{path}/hbase/meta"), b"", CreateMode::Persistent).await?;
+    client.ensure_path(&format!("{path}/hbase/meta"), CreateMode::Persistent).await?;
     for round in 1..=2 {
         ensure_missing(&client, path).await?;
         println!("deleted {round}: still there: {}", client.exists(path).await?.is_some());

@@ -342,7 +342,8 @@ async fn the_lock_excludes_a_program_with_kazoo() {
     client.create(&chroot, b"", docent::CreateMode::Container).await.unwrap();
     let connect = format!("{server}{chroot}");
     let count = format!("{chroot}/examples/kazoo/count");
-    client.create_with_parents(&count, b"0", docent::CreateMode::Persistent).await.unwrap();
+    let options = docent::CreateOptions::new(docent::CreateMode::Persistent).with_parents();
+    client.create(&count, b"0", options).await.unwrap();
 
     let script = xtask::workspace::root().join("tests/repository/kazoo_lock.py");
     let mut kazoo = Command::new("python3");
