@@ -5,10 +5,8 @@
 
 use std::{collections::BTreeSet, env, error::Error, time::Duration};
 
-use docent::retry::ExponentialBackoffRetry;
-use docent::{
-    CacheEvent, Client, CreateMode::Persistent, CuratorCache, ErrorKind, cache::CachedNode,
-};
+use docent::{CacheEvent, Client, CreateMode::Persistent, CuratorCache, ErrorKind};
+use docent::{cache::CachedNode, retry::ExponentialBackoffRetry};
 use docent_testing::TestingServer;
 
 const SOURCE: &str = "/examples/source";
