@@ -46,7 +46,8 @@
 //! WARN, attempts to connect at DEBUG. Each request is a span `request` at TRACE, with the target `docent::request` and
 //! the fields `op`, `path` and `xid`, from the call until its caller takes the reply. The span has one event: `reply`,
 //! `failed` with the field `error`, or `dropped by the caller`. A subscriber sees them with a filter such as
-//! `docent::request=trace`; without a subscriber for TRACE, a request pays for one comparison.
+//! `docent::request=trace`; without a subscriber for TRACE, a request pays for one comparison. `docs/OBSERVABILITY.md` in the
+//! repository sends spans and metrics to an OpenTelemetry collector.
 #![cfg_attr(
     not(feature = "tokio"),
     doc = "

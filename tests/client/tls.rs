@@ -171,18 +171,18 @@ async fn a_client_certificate_is_an_identity() {
     let client = fixture.connect(tls).await.unwrap();
     let ids = client.who_am_i().await.unwrap();
     assert!(ids.iter().any(|id| id.auth_scheme == "x509" && id.user == "CN=alice"), "{ids:?}");
-    // The page of the cookbook, as a user runs it.
-    example_is_alice(&fixture.connect, &fixture.authority).await;
+    // The page of the cookbook and the operator that was moved to docent, as a user runs them.
+    examples_are_alice(&fixture.connect, &fixture.authority).await;
 }
 
 #[tokio::test]
-async fn the_example_speaks_tls_with_the_embedded_server() {
+async fn the_examples_speak_tls_with_the_embedded_server() {
     let authority = Authority::named("tests of docent");
     let server = embedded(&authority, |identity| with_client_roots(&authority, identity)).await;
-    example_is_alice(&server.connect_string(), &authority).await;
+    examples_are_alice(&server.connect_string(), &authority).await;
 }
 
-async fn example_is_alice(connect: &str, authority: &Authority) {
+async fn examples_are_alice(connect: &str, authority: &Authority) {
     let files = TemporaryDirectory::new("tls").unwrap();
     let alice = authority.identify("alice", &[]);
     let file = |name: &str, text: &str| {
@@ -190,20 +190,22 @@ async fn example_is_alice(connect: &str, authority: &Authority) {
         fs::write(&path, text).unwrap();
         path
     };
-    let mut example = tokio::process::Command::new(xtask::example("tls").unwrap());
-    example
-        .env("DOCENT_CONNECT", connect)
-        .env("DOCENT_TLS_CA", file("roots.pem", &authority.pem))
-        .env("DOCENT_TLS_CERT", file("alice.pem", &alice.certificate))
-        .env("DOCENT_TLS_KEY", file("alice.key", &alice.key));
-    let output = within_deadline("the example", example.kill_on_drop(true).output()).await.unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(
-        text,
-        "the server knows this client as CN=alice\na node for this client alone: true\n",
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    for (name, expected) in [
+        ("tls", "the server knows this client as CN=alice\na node for this client alone: true\n"),
+        ("znode_operator", "deleted 2: still there: false\n"),
+    ] {
+        let mut example = tokio::process::Command::new(xtask::example(name).unwrap());
+        example
+            .env("DOCENT_CONNECT", connect)
+            .env("DOCENT_TLS_CA", file("roots.pem", &authority.pem))
+            .env("DOCENT_TLS_CERT", file("alice.pem", &alice.certificate))
+            .env("DOCENT_TLS_KEY", file("alice.key", &alice.key));
+        let output = example.kill_on_drop(true).output();
+        let output = within_deadline("the example", output).await.unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(text.ends_with(expected), "{name}: {text}{error}");
+    }
 }
 
 /// An embedded server with a certificate of this authority for 127.0.0.1.

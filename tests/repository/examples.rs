@@ -2,10 +2,17 @@
 
 use std::{path::PathBuf, process::Stdio};
 
-use crate::support::{peer::Peer, real::server, within_deadline};
+use crate::support::{
+    peer::Peer,
+    real::{server, skip},
+    within_deadline,
+};
 use docent::{Client, OpCode};
 use docent_testing::{TestingServer, fault::Fault, tap::Tap};
-use tokio::process::Command;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Command,
+};
 
 fn example(name: &str) -> PathBuf {
     xtask::example(name).unwrap()
@@ -195,10 +202,29 @@ Bob has processed 13
 results: 20
 ",
     ),
+    ("tree_mover", "one is b\"2\"\nleft: [\"one\"]\n"),
+    ("kazoo_lock", "count: 20\n"),
+    (
+        "rpc_registry",
+        "providers: registered: dubbo://10.0.0.7:20880/com.example.Greeter?application=hall&interface=com.example.Greeter&methods=hello,good bye&side=provider&timestamp=1764000000000
+the session of the provider ends
+providers: gone: dubbo://10.0.0.7:20880/com.example.Greeter?application=hall&interface=com.example.Greeter&methods=hello,good bye&side=provider&timestamp=1764000000000
+providers: registered: dubbo://10.0.0.7:20880/com.example.Greeter?application=hall&interface=com.example.Greeter&methods=hello,good bye&side=provider&timestamp=1764000000000
+providers: gone: dubbo://10.0.0.7:20880/com.example.Greeter?application=hall&interface=com.example.Greeter&methods=hello,good bye&side=provider&timestamp=1764000000000
+",
+    ),
 ];
 
-/// As [`TUTORIAL`]; their connections are broken, so they bring the server along.
-const WITH_FAULTS: &[(&str, &str)] = &[
+/// As [`TUTORIAL`]; their connections are broken or speak TLS, so they bring the server along.
+const WITH_A_SERVER: &[(&str, &str)] = &[
+    (
+        "znode_operator",
+        "reconciled 1: 2 may use /znode-6e1f7c52
+reconciled 2: 2 may use /znode-6e1f7c52
+deleted 1: still there: false
+deleted 2: still there: false
+",
+    ),
     (
         "follow_node",
         "one (at first)
@@ -250,7 +276,7 @@ async fn the_tutorial_prints_each_step_and_leaves_nothing() {
 // broken connection.
 #[tokio::test]
 async fn the_tutorial_needs_no_server() {
-    for (name, expected) in TUTORIAL.iter().chain(WITH_FAULTS) {
+    for (name, expected) in TUTORIAL.iter().chain(WITH_A_SERVER) {
         assert_eq!(without_tokens(&output(name, None).await), *expected, "{name}");
     }
 }
@@ -271,6 +297,68 @@ async fn count_once_counts_once_although_replies_are_lost() {
     assert_eq!((lost("[[inject DROP_REPLY]]"), lost("[[inject DROP_BEFORE]]")), (5, 5), "{trace}");
     // Five are found to be counted by an attempt whose reply was lost.
     assert_eq!(text, "60 deliveries of 20 orders: 15 new ones, count 20\n");
+}
+
+/// What a Java provider and consumer of Dubbo would write: the names are those of `java.net.URLEncoder`, and a provider
+/// whose session has ended is there again.
+#[tokio::test]
+async fn the_registry_has_the_nodes_of_dubbo() {
+    let server = TestingServer::start().await.unwrap();
+    let tap = Tap::start(&server.connect_string()).await.unwrap();
+    output("rpc_registry", Some(tap.connect_string())).await;
+    let trace = tap.trace().text();
+    for (registered, times) in [
+        (
+            "/dubbo/com.example.Greeter/providers/dubbo%3A%2F%2F10.0.0.7%3A20880%2Fcom.example.Greeter%3Fapplication%3Dhall%26interface%3Dcom.example.Greeter%26methods%3Dhello%2Cgood+bye%26side%3Dprovider%26timestamp%3D1764000000000",
+            2,
+        ),
+        (
+            "/dubbo/com.example.Greeter/consumers/consumer%3A%2F%2F10.0.0.9%2Fcom.example.Greeter%3Fapplication%3Dguest%26category%3Dconsumers%26interface%3Dcom.example.Greeter%26side%3Dconsumer%26timestamp%3D1764000000001",
+            1,
+        ),
+    ] {
+        let created = format!("<- create2 OK path={registered} ");
+        assert_eq!(trace.matches(&created).count(), times, "{registered}: {trace}");
+        // Ephemeral: a flag of 1.
+        let requests =
+            trace.lines().filter(|line| line.contains(&format!("-> create2(15) {registered} ")));
+        assert!(requests.clone().count() >= times, "{trace}");
+        requests.for_each(|line| assert!(line.ends_with(" flags=1"), "{line}"));
+    }
+}
+
+/// kazoo's `Lock`, in its real client, and docent's with the names of the example: each waits for the other one, and no
+/// update is lost.
+#[tokio::test]
+async fn the_lock_excludes_a_program_with_kazoo() {
+    let mut python = Command::new("python3");
+    python.args(["-c", "import kazoo"]).stdout(Stdio::null()).stderr(Stdio::null());
+    if !python.status().await.is_ok_and(|status| status.success()) {
+        return skip("python3 has no kazoo (`cargo xtask test` installs it below target)");
+    }
+    let server = server();
+    let chroot = crate::support::real::unique_path("kazoo").replace('/', "-").replacen('-', "/", 1);
+    let client = Client::connect(&server).await.unwrap();
+    client.create(&chroot, b"", docent::CreateMode::Container).await.unwrap();
+    let connect = format!("{server}{chroot}");
+    let count = format!("{chroot}/examples/kazoo/count");
+    let options = docent::CreateOptions::new(docent::CreateMode::Persistent).with_parents();
+    client.create(&count, b"0", options).await.unwrap();
+
+    let script = xtask::workspace::root().join("tests/repository/kazoo_lock.py");
+    let mut kazoo = Command::new("python3");
+    kazoo.arg(script).arg(&connect).kill_on_drop(true);
+    let mut kazoo = kazoo.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(kazoo.stdout.take().unwrap()).lines();
+    let held = within_deadline("kazoo", lines.next_line()).await.unwrap();
+    assert_eq!(held.as_deref(), Some("held by kazoo"));
+    let docent = output("kazoo_lock", Some(connect));
+    let ended = within_deadline("kazoo", async { tokio::join!(docent, kazoo.wait()) }).await;
+    assert!(ended.1.unwrap().success());
+    let waited = within_deadline("kazoo", lines.next_line()).await.unwrap();
+    assert_eq!(waited.as_deref(), Some("docent waits"));
+    assert_eq!(client.get_data(&count).await.unwrap().data, "40");
+    client.delete_recursive(&chroot).await.unwrap();
 }
 
 /// The stale token must be the smaller one.

@@ -56,6 +56,8 @@ fn build(name: &str, profile: &Path) -> Result<()> {
         "docent-tests",
         "--package",
         "docent-discovery",
+        "--package",
+        "docent-ported",
         "--example",
         name,
     ]);
