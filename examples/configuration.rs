@@ -27,14 +27,10 @@ fn parse(node: &CachedNode) -> Result<Settings, String> {
 
 /// Follows the node until the cache is closed. An event says that it is time to look; an outage and a deleted node leave
 /// the last settings in force.
-async fn reload(
-    cache: CuratorCache,
-    mut events: Events<CacheEvent>,
-    settings: watch::Sender<Settings>,
-) {
+async fn reload(cache: CuratorCache, mut events: Events<CacheEvent>, to: watch::Sender<Settings>) {
     while events.next().await.is_some() {
         let Some(node) = cache.get(PATH) else { continue };
-        settings.send_if_modified(|current| {
+        to.send_if_modified(|current| {
             let new = parse(&node)
                 .unwrap_or_else(|why| Settings { rejected: Some(why), ..current.clone() });
             std::mem::replace(current, new.clone()) != new

@@ -57,12 +57,15 @@ impl Client {
     /// # Example
     ///
     /// ```
+    /// # extern crate docent_session as docent;
+    /// use docent::CreateOptions;
     /// # use docent_protocol::CreateMode;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let server = docent_testing::TestingServer::start().await?;
     /// # let client = docent_session::Client::connect(&server.connect_string()).await?;
-    /// client.create("/app/workers/one", b"", docent_session::CreateOptions::new(CreateMode::Ephemeral).with_parents()).await?;
+    /// let options = CreateOptions::new(CreateMode::Ephemeral).with_parents();
+    /// client.create("/app/workers/one", b"", options).await?;
     /// client.delete_recursive("/app").await?;
     /// assert!(client.exists("/app").await?.is_none());
     /// # client.close().await?;
