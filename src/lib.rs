@@ -76,7 +76,7 @@
 //! | `tls-aws-lc-rs` | 37 | 156 | 1,392 | the same with aws-lc-rs. For its build that is validated for FIPS 140-3, let your program depend on `rustls` with the feature `fips`, too |
 //! | `tls-no-provider` | 27 | – | – | the same with the provider that the program has installed, which the other features prefer, too |
 //! | `tls-platform-roots` | 36 | 110 | 1,382 | with `tls`: `TlsOptions::with_platform_roots`, certificates that the platform trusts |
-//! | `dns-srv` | 93 | 141 | 2,804 | connect strings `dns-srv://name`, whose servers are SRV records: [`ConnectString`] |
+//! | `dns-srv` | 93 | 141 | 2,804 | connect strings `dns-srv://name`, whose servers are SRV records: [`config::ConnectString`] |
 //! | `sasl` | 26 | 70 | 1,314 | SASL authentication by DIGEST-MD5, or by another mechanism, such as Kerberos by `docent-gssapi` |
 //! | `stream` | 20 | as the default | | [`Watcher`], [`Events`] and [`Latest`] as streams of `futures-core` |
 //! | `blocking` | 20 | 75 | 1,284 | the module [`blocking`](https://docs.rs/docent/latest/docent/blocking): the client and the recipes for programs without async |

@@ -32,7 +32,7 @@
 //! | `tls-aws-lc-rs` | the same with aws-lc-rs. For its build that is validated for FIPS 140-3, let your program depend on `rustls` with the feature `fips`, too |
 //! | `tls-no-provider` | the same with the provider that the program has installed, which the other features prefer, too |
 //! | `tls-platform-roots` | `TlsOptions::with_platform_roots`: certificates that the platform trusts |
-//! | `dns-srv` | connect strings `dns-srv://name`, whose servers are SRV records: [`ConnectString`] |
+//! | `dns-srv` | connect strings `dns-srv://name`, whose servers are SRV records: [`config::ConnectString`] |
 //! | `sasl` | authentication by DIGEST-MD5, or by another mechanism |
 //! | `stream` | [`Watcher`], [`Events`] and [`Latest`] as streams of `futures-core` |
 //! | `metrics` | the counters of [`client::Metrics`], for the crate `metrics` |

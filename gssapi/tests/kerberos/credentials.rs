@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use docent_gssapi::{Gssapi, GssapiErrorKind};
 use docent_protocol::{Acl, CreateMode, Perms};
-use docent_session::{ConnectionState, CreateOptions, ErrorKind};
+use docent_session::{ConnectionState, CreateOptions, ErrorKind, session::StateEvent};
 
 use crate::support::{
     connect, eventually, in_realms, kind_of, restart, sasl_user, within_deadline,
@@ -71,7 +71,8 @@ in_realms! {
         assert_eq!(client.ended(), None);
         realm.kdc.run("kinit", &["-k", "-t", path, "app"]).unwrap();
         within_deadline("a new connection", async {
-            while !states.next().await.is_some_and(|state| state.is_connected()) {}
+            let is_connected = |event: StateEvent| event.state().is_some_and(ConnectionState::is_connected);
+            while !states.next().await.is_some_and(is_connected) {}
         })
         .await;
         assert_eq!(sasl_user(&client).await.as_deref(), Some("app@DOCENT.TEST"));

@@ -146,7 +146,7 @@ in_realms! {
         assert_eq!(sasl_user(&slow).await.as_deref(), Some("app@DOCENT.TEST"));
         drop(other);
         while let Some(state) = states.next().await {
-            assert_eq!(state, ConnectionState::Connected, "the other connection broke");
+            assert_eq!(state, ConnectionState::Connected.into(), "the other connection broke");
         }
     }
 
