@@ -17,7 +17,7 @@ fn options(text: &str) -> BTreeSet<String> {
 #[tokio::test]
 async fn every_option_in_cli_md_exists() {
     let document = include_str!("../../docs/CLI.md");
-    let mut known = options("--path --test");
+    let mut known = options("--path --test --features");
     for command in [
         "lock", "lead", "locks", "revoke", "get", "set", "create", "delete", "tree", "watch",
         "multi", "decode", "serve",
