@@ -283,7 +283,8 @@ async fn clients_spread_again_after_a_rolling_restart_real() {
     let clients = rolling_restart(&mut ensemble, None).await;
     let (counts, imbalance) = spread(&clients, 3);
     println!("without the setting: {counts:?}, {imbalance} % above the mean");
-    assert!(imbalance > 50, "{counts:?}");
+    // The last member that was restarted has no clients, so another one has half of them at least.
+    assert!(imbalance >= 50, "{counts:?}");
     nothing_is_lost(clients).await;
 
     let clients = rolling_restart(&mut ensemble, Some(WITHIN)).await;

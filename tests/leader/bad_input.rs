@@ -117,10 +117,8 @@ async fn line_breaks_are_kept_in_ids_and_refused_in_names(fixture: Fixture) {
 /// Creates the path with these permissions for everybody.
 async fn path_with(fixture: &Fixture, client: &Client, perms: Perms) {
     let acl = [Acl::new(perms, "world", "anyone")];
-    client
-        .create(&fixture.path, b"", CreateOptions::new(CreateMode::Persistent).with_acl(&acl))
-        .await
-        .unwrap();
+    let options = CreateOptions::new(CreateMode::Persistent).with_acl(&acl).with_parents();
+    client.create(&fixture.path, b"", options).await.unwrap();
 }
 
 // Case (Leader election and kept nodes): nodes that may not be listed, read, written or deleted.

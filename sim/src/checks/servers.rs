@@ -30,7 +30,7 @@ pub(crate) fn judged_after(plan: &ClientPlan) -> Nanos {
 
 /// Checks that a client is at the member that it prefers, and keeps its session whatever it moves.
 pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, plan: ClientPlan) {
-    let (mut away_since, mut sessions) = (None, None);
+    let (mut away_since, mut before) = (None, None);
     loop {
         let Some(client) = client.upgrade() else { return };
         if client.ended().is_some() {
@@ -39,13 +39,21 @@ pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, plan: Cli
         let (metrics, now) = (client.metrics(), world.now());
         // A step may replace the list.
         let servers = client.servers();
+        let session = client.session().map(|lease| lease.session_id());
         drop(client);
         if now > world.core().disturbances.peace_at + SETTLED && metrics.sessions > 0 {
             let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
             // Sessions that are shorter than a tick end although nothing fails.
             let keeps = world.core().disturbances.renewed_apart_until != Nanos::MAX;
-            if sessions.replace(metrics.sessions).is_some_and(|old| old != metrics.sessions)
+            let lost = before.replace((metrics.sessions, session));
+            // Of two clients of one session, the first one to end closes it.
+            let is_shared = |session| {
+                world.core().processes.iter().any(|process| process.resumed == Some(session))
+            };
+            if let Some((sessions, Some(session))) = lost
+                && sessions != metrics.sessions
                 && keeps
+                && !is_shared(session)
             {
                 bad("lost its session in peace".to_owned());
             }
