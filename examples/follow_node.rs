@@ -22,17 +22,15 @@ async fn follow(client: Client, texts: mpsc::UnboundedSender<String>) -> Result<
             let data = client.retry(&policy, read).await?.map(|node| node.data);
             let text = String::from_utf8_lossy(&data.unwrap_or_default()).into_owned();
             let _ = texts.send(format!("{text} ({reason})"));
-            match watcher.next().await {
+            reason = match watcher.next().await {
                 // No server reports the events of an outage. A resync says that some may be missing.
-                Some(event) if event.is_resync() => reason = "after a reconnect",
-                Some(event) if !event.is_end() => reason = "after a change",
+                Some(event) if event.is_resync() => "after a reconnect",
+                Some(event) if !event.is_end() => "after a change",
                 // The session has ended, and its watches with it.
-                _ => {
-                    reason = "in a new session";
-                    break;
-                }
+                _ => break,
             }
         }
+        reason = "in a new session";
     }
 }
 

@@ -404,7 +404,9 @@ impl Config {
         match crate::sasl::SaslCredential::new(user, password) {
             Ok(credential) => self.with_sasl_mechanism(credential),
             Err(error) => {
-                (self.session.sasl, self.invalid_sasl) = (None, Some(error));
+                let refused = RefusedCredential(error.clone());
+                self.session.sasl = Some(std::sync::Arc::new(refused));
+                self.invalid_sasl = Some(error);
                 self
             }
         }
@@ -420,6 +422,25 @@ impl Config {
         self.session.sasl = Some(std::sync::Arc::new(mechanism));
         self.invalid_sasl = None;
         self
+    }
+}
+
+/// Stands for a credential that SASL cannot send: a machine whose settings were not validated does not go on without one.
+#[cfg(feature = "sasl")]
+#[derive(Debug)]
+struct RefusedCredential(Error);
+
+#[cfg(feature = "sasl")]
+impl crate::sasl::SaslMechanism for RefusedCredential {
+    fn name(&self) -> &str {
+        "DIGEST-MD5"
+    }
+
+    fn exchange(
+        &self,
+        _: &crate::sasl::SaslContext<'_>,
+    ) -> Result<Box<dyn crate::sasl::SaslExchange>, crate::sasl::SaslError> {
+        Err(crate::sasl::SaslError::fatal(&self.0))
     }
 }
 
@@ -549,6 +570,8 @@ mod tests {
     fn a_user_that_sasl_cannot_send_is_refused_unless_it_is_replaced() {
         let bad = config().with_sasl("", "password");
         assert_eq!(bad.validate().unwrap_err().kind(), ErrorKind::InvalidConfig);
+        // A machine of these settings does not connect without a credential.
+        assert!(Settings::from(bad.clone()).sasl.is_some());
         bad.with_sasl("bob", "password").validate().unwrap();
     }
 }

@@ -20,12 +20,13 @@ impl<R: Send + 'static> Response<R> {
     /// Limits the time of this call: without a reply within `limit`, it fails with
     /// [`OperationTimeout`](ErrorKind::OperationTimeout). The time counts from this call, so add it where the request is
     /// made. The [request timeout](crate::Config::with_request_timeout) of all requests still applies, and the earlier
-    /// limit ends the call. Sends nothing, also when the time is over. Every future of a call has this method.
+    /// limit ends the call. Sends nothing, also when the time is over. The future of every call about nodes has this method.
     ///
     /// As with the request timeout, the outcome is `NotApplied` if the request was unsent at that time, and it is not
     /// sent any more; it is `Unknown` if it was sent, and the late reply is dropped. Other requests and the connection
     /// are not affected. Credentials ([`add_auth`](Client::add_auth)) are sent on the next connection all the same. For
-    /// a call of several requests the outcome is `Unknown`: those that were sent take effect, and no other is sent.
+    /// a call of several requests the outcome is `Unknown`: those that the call has made take effect, also one that waits
+    /// for a connection, and it makes no other.
     ///
     /// # Cancel safety
     ///
@@ -80,8 +81,8 @@ impl AddWatchResponse {
 }
 
 impl<R: Send + 'static> Call<'_, R> {
-    /// As [`Response::timeout`], for all requests of this call together. The outcome is `Unknown`: those that were sent
-    /// take effect, and no other is sent.
+    /// As [`Response::timeout`], for all requests of this call together. The outcome is `Unknown`: those that the call has
+    /// made take effect, also one that waits for a connection, and it makes no other.
     pub fn timeout(self, limit: Duration) -> Self {
         let Self { client, future } = self;
         Self::new(client, limited(client, limit, future))
@@ -118,18 +119,14 @@ where
         let mut time = pin!(time);
         let mut has_timer = true;
         let finished = poll_fn(|cx| {
-            if let Poll::Ready(result) = steps.as_mut().poll(cx) {
-                return Poll::Ready(Some(result));
-            }
+            // Before the steps, which would make a further request.
             match has_timer.then(|| time.as_mut().poll(cx)) {
-                Some(Poll::Ready(true)) => Poll::Ready(None),
+                Some(Poll::Ready(true)) => return Poll::Ready(None),
                 // The runtime has ended, and with it the client, which ends the steps.
-                Some(Poll::Ready(false)) => {
-                    has_timer = false;
-                    Poll::Pending
-                }
-                Some(Poll::Pending) | None => Poll::Pending,
+                Some(Poll::Ready(false)) => has_timer = false,
+                Some(Poll::Pending) | None => {}
             }
+            steps.as_mut().poll(cx).map(Some)
         });
         finished.await.unwrap_or_else(|| {
             let error = Error::new(ErrorKind::OperationTimeout, Outcome::Unknown);

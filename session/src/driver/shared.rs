@@ -163,7 +163,12 @@ impl Shared {
     /// Computes the costs of the servers anew.
     pub(crate) fn rank_servers(&self) {
         let Some(costs) = &self.costs else { return };
-        if let Some(costs) = costs.compute(&self.with(|machine| machine.servers().to_vec())) {
+        let servers = self.with(|machine| machine.servers().to_vec());
+        // The name of `dns-srv://name` is no server.
+        if servers.iter().any(Host::is_dns_srv) {
+            return;
+        }
+        if let Some(costs) = costs.compute(&servers) {
             self.with(|machine| machine.set_costs(costs));
         }
     }

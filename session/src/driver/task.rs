@@ -181,8 +181,10 @@ struct Driver {
 impl Driver {
     async fn run(&mut self) {
         loop {
-            if let Some(servers) = self.servers.as_mut().and_then(SrvServers::changed) {
-                self.locked(|machine| machine.update_server_list(&servers));
+            if !self.locked(|machine| machine.is_moving())
+                && let Some(servers) = self.servers.as_mut().and_then(SrvServers::changed)
+            {
+                self.shared.update_server_list(&servers);
             }
             let now = self.shared.clock.now();
             match self.locked(|machine| machine.poll_connect(now)) {
@@ -233,6 +235,7 @@ impl Driver {
         let failure = match self.unless_stopped(dns_srv::lookup(&*transport, &host.name)).await {
             Ok(Ok(servers)) => {
                 self.locked(|machine| machine.handle_servers(&servers));
+                self.shared.rank_servers();
                 self.servers = Some(SrvServers::follow(&host.name, servers, transport, runtime));
                 return;
             }

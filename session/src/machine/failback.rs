@@ -69,7 +69,10 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             return;
         }
         if self.connection.host() == Some(host) {
-            self.note_role(status.is_some_and(|status| status.leads));
+            // Without a reply the role is not known.
+            if let Some(status) = status {
+                self.note_role(status.leads);
+            }
         }
         if status.is_some_and(|status| status.is_keeper) {
             self.operations.note_replacement();
@@ -144,7 +147,10 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let is_proven = self.renewal.is_used_since(now - self.timeouts.session);
         let is_local = self.identity.as_ref().is_none_or(|known| known.local);
         let stays = self.is_closing() || self.operations.replaces_sessions();
-        self.is_connected() && !is_proven && !is_local && !stays
+        // The replies in flight, the attempt and the return take half of the session timeout at most.
+        let has_time =
+            self.lease().is_some_and(|lease| lease.deadline() > now + self.timeouts.reattach * 3);
+        self.is_connected() && !is_proven && !is_local && !stays && has_time
     }
 
     /// The server to move to.
@@ -186,6 +192,11 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     // The move.
+
+    /// Whether a planned reconnect is under way, to a server that is chosen already.
+    pub(crate) const fn is_moving(&self) -> bool {
+        self.renewal.is_moving()
+    }
 
     /// The connection to `host` has ended. Returns the server to connect to without a change of state: that of a planned
     /// reconnect, or the one that was left for a server that was not reached.

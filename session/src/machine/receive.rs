@@ -286,7 +286,11 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.end_unauthenticated(&error);
     }
 
+    /// The server that was left for this one accepts the client: only a refusal without a move ends it.
     pub(super) fn end_unauthenticated(&mut self, error: &Error) {
+        if self.relocation.has_left() {
+            return self.connection.give_up("the server of a planned move refuses the credential");
+        }
         if let Some(pending) = self.auth_pending.pop_front() {
             self.complete(pending.token, Err(error.clone()));
         }

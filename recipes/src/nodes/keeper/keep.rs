@@ -27,8 +27,10 @@ impl Kept {
         if self.watcher.as_mut().is_some_and(|watcher| watcher.try_next().is_some()) {
             (self.watcher, self.seen) = (None, None);
         }
-        let is_current = |seen: &mut Connection| !seen.has_changed() && is_read_write(seen.get());
-        self.seen.as_mut().is_some_and(is_current)
+        // A clone: to look at the state is not to have seen a later connection.
+        let is_current =
+            |seen: &Connection| is_read_write(seen.clone().get()) && !seen.has_changed();
+        self.seen.as_ref().is_some_and(is_current)
     }
 }
 

@@ -11,6 +11,9 @@ use tokio::runtime::Handle;
 
 use crate::config::Host;
 
+/// A limit of the servers that one reply may name. No ensemble has as many, and all are asked for their status at once.
+const MAX_SERVERS: usize = 64;
+
 /// Asks the DNS servers of the system. Their list is read each time, and nothing is kept between two lookups.
 pub(super) async fn lookup(name: &str) -> io::Result<Vec<Host>> {
     let runtime = Handle::try_current().map_err(|_| {
@@ -29,11 +32,14 @@ async fn ask(resolver: &TokioResolver, name: &str) -> io::Result<Vec<Host>> {
     let servers = found.answers().iter().filter_map(|record| match &record.data {
         RData::SRV(srv) if srv.port != 0 && !srv.target.is_root() => {
             let target = srv.target.to_ascii();
-            Some(Host { name: target.trim_end_matches('.').to_owned(), port: srv.port })
+            let name = target.trim_end_matches('.');
+            // An escaped character is in no name of a host.
+            let is_host = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+            name.bytes().all(is_host).then(|| Host { name: name.to_owned(), port: srv.port })
         }
         _ => None,
     });
-    Ok(servers.collect())
+    Ok(servers.take(MAX_SERVERS).collect())
 }
 
 fn failed(error: NetError) -> io::Error {
