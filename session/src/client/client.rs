@@ -53,7 +53,7 @@ pub(super) const ANY_VERSION: i32 = -1;
 ///
 /// // Only if no client has changed it since.
 /// client.set_data("/greeting", b"hello, world", Some(node.stat.version)).await?;
-/// assert_eq!(watcher.changed().await.path, "/greeting");
+/// assert_eq!(&*watcher.next().await.ok_or("an event")?.path, "/greeting");
 /// client.close().await?;
 /// # Ok(())
 /// # }
