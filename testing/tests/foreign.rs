@@ -29,7 +29,9 @@ const JARS: &[&str] = &[
 ];
 
 fn class_path() -> Option<String> {
-    let jars: Vec<_> = JARS.iter().map(|jar| format!("/usr/share/java/{jar}.jar")).collect();
+    let directory = std::env::var("DOCENT_JAVA_LIB");
+    let directory = directory.unwrap_or_else(|_| "/usr/share/java".to_owned());
+    let jars: Vec<_> = JARS.iter().map(|jar| format!("{directory}/{jar}.jar")).collect();
     jars.iter().all(|jar| Path::new(jar).exists()).then(|| jars.join(":"))
 }
 
