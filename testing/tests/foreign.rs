@@ -29,10 +29,14 @@ const JARS: &[&str] = &[
 ];
 
 fn class_path() -> Option<String> {
-    let directory = std::env::var("DOCENT_JAVA_LIB");
-    let directory = directory.unwrap_or_else(|_| "/usr/share/java".to_owned());
-    let jars: Vec<_> = JARS.iter().map(|jar| format!("{directory}/{jar}.jar")).collect();
-    jars.iter().all(|jar| Path::new(jar).exists()).then(|| jars.join(":"))
+    // What is installed is not fetched.
+    let fetched = std::env::var("DOCENT_JAVA_LIB").unwrap_or_default();
+    let find = |jar: &&str| {
+        let places = [&*fetched, "/usr/share/java"].map(|place| format!("{place}/{jar}.jar"));
+        places.into_iter().find(|path| Path::new(path).exists())
+    };
+    let jars: Option<Vec<_>> = JARS.iter().map(|jar| find(&jar)).collect();
+    Some(jars?.join(":"))
 }
 
 /// Runs a program to its end; its output, and whether it succeeded.
