@@ -35,7 +35,7 @@ fn class_path() -> Option<String> {
         let places = [&*fetched, "/usr/share/java"].map(|place| format!("{place}/{jar}.jar"));
         places.into_iter().find(|path| Path::new(path).exists())
     };
-    let jars: Option<Vec<_>> = JARS.iter().map(|jar| find(&jar)).collect();
+    let jars: Option<Vec<_>> = JARS.iter().map(find).collect();
     Some(jars?.join(":"))
 }
 
