@@ -155,9 +155,9 @@ async fn an_election_that_it_may_not_join_is_an_error() {
     let (server, path) = (server(), unique_path("lead"));
     let owner = client(&server).await;
     let read = [docent::Acl::new(docent::Perms::READ, "world", "anyone")];
-    let options = docent::CreateOptions::new(docent::CreateMode::Persistent)
-        .with_acl(&read)
-        .with_parents_mode(docent::CreateMode::Container);
+    let parent = path.rsplit_once('/').unwrap().0;
+    owner.ensure_path(parent, docent::CreateMode::Container).await.unwrap();
+    let options = docent::CreateOptions::new(docent::CreateMode::Persistent).with_acl(&read);
     owner.create(&path, b"", options).await.unwrap();
     run(&server, &["lead", "--again", &path, "--", "true"]).await.failed(77, "--auth digest");
     owner.delete(&path, None).await.unwrap();

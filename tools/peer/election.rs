@@ -82,7 +82,8 @@ impl LatchObject {
 
 impl Object for LatchObject {
     async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
-        if !["start", "await", "close"].contains(&verb) {
+        let is_closing = self.closing.load(Ordering::Acquire);
+        if !is_closing && !["start", "await", "close"].contains(&verb) {
             self.settle().await;
         }
         let name = &self.name;
@@ -113,11 +114,14 @@ impl Object for LatchObject {
                         return Err(Failure::command(format!("{other} is no close mode")));
                     }
                 };
-                // The participation is over in any case; the background repeats a delete that fails.
-                if let Err(error) = closed.await {
-                    eprintln!("recipe_peer: {name}: {error}");
-                }
-                String::new()
+                let name = name.clone();
+                return Ok(Reply::Later(Box::pin(async move {
+                    // The participation is over in any case; the background repeats a delete that fails.
+                    if let Err(error) = closed.await {
+                        eprintln!("recipe_peer: {name}: {error}");
+                    }
+                    done()
+                })));
             }
             _ => return Err(Failure::unknown(verb, args)),
         };

@@ -1,6 +1,6 @@
 //! Kept nodes and members of groups.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use docent::{
     CreateMode, Error, Events, GroupMember, NodeOptions, PersistentNode, PersistentTtlNode,
@@ -45,6 +45,9 @@ async fn report_events(name: String, mut events: Events<NodeEvent>) {
         }
     }
 }
+
+/// A close that has begun.
+type Closed = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 /// A kept node of either kind.
 #[derive(Clone)]
@@ -133,8 +136,11 @@ impl Object for NodeObject {
             }
             ("data", []) => token(&either!(kept, node => node.data())),
             ("close", []) => {
-                either!(kept, node => node.close().await)?;
-                String::new()
+                let closed = either!(kept, node => Box::pin(node.close()) as Closed);
+                return Ok(Reply::Later(Box::pin(async move {
+                    closed.await?;
+                    done()
+                })));
             }
             _ => return Err(Failure::unknown(verb, args)),
         };
