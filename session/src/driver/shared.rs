@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     costs: Option<Costs>,
     /// Notified when the attempts with all servers have failed because of TLS.
     pub(crate) tls_mismatch: Notify,
+    /// The name of servers that the client was started with.
+    pub(super) name: Option<Host>,
     /// Notified when the servers of a name are to be looked up now.
     pub(super) look_up: Notify,
     /// Locked while a state is published and while a listener is added, so that each listener receives each state once.
@@ -143,6 +145,7 @@ impl Shared {
         // A clone in a variable: it becomes that of a trait object.
         let limiter = Weak::clone(limiter);
         machine.answer_sink().set_limiter(limiter);
+        let name = machine.servers().iter().find(|host| host.is_dns_srv()).cloned();
         Self {
             locked: Mutex::new(Locked {
                 machine,
@@ -157,6 +160,7 @@ impl Shared {
             max_watch_events: settings.max_watch_events,
             costs: settings.preference.clone().map(Costs::new),
             tls_mismatch: Notify::new(),
+            name,
             look_up: Notify::new(),
             states: Mutex::new(States::new()),
         }
@@ -210,10 +214,11 @@ impl Shared {
         self.look_up.notify_one();
     }
 
-    /// Uses the servers that the first lookup of a name has found, unless the program has set a list.
-    pub(super) fn use_servers_of_name(&self, hosts: &[Host]) {
+    /// Uses the servers that the first lookup of a name has found, unless the program has set a list: then it returns false,
+    /// and the attempt to connect goes on.
+    pub(super) fn use_servers_of_name(&self, hosts: &[Host]) -> bool {
         let is_wanted = |locked: &Locked| !locked.has_own_servers;
-        self.replace_servers(hosts, is_wanted, |machine| machine.handle_servers(hosts));
+        self.replace_servers(hosts, is_wanted, |machine| machine.handle_servers(hosts))
     }
 
     /// As [`use_servers_of_name`](Self::use_servers_of_name), for a later lookup: no connection ends, and nothing changes

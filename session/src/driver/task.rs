@@ -223,9 +223,8 @@ impl Driver {
     }
 
     /// Looks up the servers again and again, if the client was started with a name of servers.
-    fn follow_servers(&mut self) -> Option<SrvServers> {
-        let name = self
-            .locked(|machine| machine.servers().iter().find(|host| host.is_dns_srv()).cloned())?;
+    fn follow_servers(&self) -> Option<SrvServers> {
+        let name = self.shared.name.clone()?;
         let (transport, runtime) = (Arc::clone(&self.transport), &*self.runtime);
         Some(SrvServers::follow(name.name, Arc::clone(&self.shared), transport, runtime))
     }
@@ -235,7 +234,8 @@ impl Driver {
         debug!(%host, "looking up the servers");
         let transport = Arc::clone(&self.transport);
         let failure = match self.unless_stopped(dns_srv::lookup(&*transport, &host.name)).await {
-            Ok(Ok(servers)) => return self.shared.use_servers_of_name(&servers),
+            Ok(Ok(servers)) if self.shared.use_servers_of_name(&servers) => return,
+            Ok(Ok(_)) => lost("the program has set a list of servers"),
             Ok(Err(error)) => broken(error),
             Err(stopped) => stopped,
         };

@@ -266,3 +266,17 @@ async fn a_name_has_no_more_than_64_servers() {
     let (_conn, _) = world.net.serve_for(7, 600_000).await;
     assert_eq!(client.servers().len(), 64);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_set_before_the_first_lookup_counts_until_the_name_is_set() {
+    let (config, mut world) = World::new(Some(Ok(&["one"])));
+    let client = config.start().unwrap();
+    client.update_server_list("three:1").unwrap();
+    let (conn, _) = world.net.serve_for(7, 600_000).await;
+    assert_eq!(conn.host.name, "three");
+    client.update_server_list("dns-srv://zk.example").unwrap();
+    for _ in 0..2 {
+        world.next_lookup_finds(Some(Ok(&["two"]))).await;
+    }
+    assert_eq!(servers(&client), ["two"]);
+}
