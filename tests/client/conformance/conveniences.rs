@@ -145,7 +145,7 @@ async fn a_chroot_is_created_with_the_parents() {
 async fn create_or_set_creates_or_sets() {
     let Some(fixture) = Fixture::new().await else { return };
     let path = fixture.path("a");
-    let set = async |data| {
+    let set = async |data: &'static [u8]| {
         fixture.client.create_or_set(&path, data, CreateMode::Persistent).await.unwrap()
     };
     assert!(set(b"one").await.is_none());
