@@ -163,6 +163,7 @@ impl ServerArgs {
         if let Some(tls) = tls {
             config = config.with_transport(tls);
         }
+        config.validate().map_err(|error| Failure::usage(error.detail().unwrap_or_default()))?;
         Ok(Settings { config, connect })
     }
 

@@ -76,6 +76,19 @@ async fn a_guard_has_no_default_server() {
     }
 }
 
+// Case (Found in docent itself): settings were validated by the connect only, behind the command to guard.
+#[tokio::test]
+async fn an_invalid_user_is_refused_before_the_command_is_looked_for() {
+    let file = TemporaryFile::new();
+    fs::write(file.path(), "bob\u{1}:secret").unwrap();
+    for name in ["lock", "lead"] {
+        let command = [name, "--sasl", file.path(), "/l", "--", "no-such-program"];
+        let ran = run("127.0.0.1:1", &command).await;
+        assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+        ran.failed(64, "the SASL user has a control character in it");
+    }
+}
+
 // Case (Found in docent itself): `docent lock` exited with 1, as its command may, when the chroot
 // did not exist.
 // Case (Found in docent itself): `docent watch`, `sync` and `delete --force` took a chroot that

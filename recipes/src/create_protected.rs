@@ -70,8 +70,7 @@ impl From<CreateMode> for ProtectedOptions<'_> {
 /// nodes for containers). After a lost reply it sends sync (9) and getChildren (8), and create2 again if the search has
 /// found no node. A found ephemeral node of an earlier session is deleted, and created again in this session, under
 /// another GUID. `options` is a [`CreateMode`], [`CreateOptions`] with an ACL or with parents, or [`ProtectedOptions`] with
-/// a retry policy too. Missing parents below the client's chroot are created; the client must be allowed to read those that
-/// exist.
+/// a retry policy too. Missing parents below the client's chroot are created.
 ///
 /// # Errors
 ///

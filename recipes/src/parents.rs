@@ -59,7 +59,13 @@ async fn create_missing(
 ) -> Result<(), Error> {
     let mut missing: Vec<&str> = Vec::new();
     let mut probed = full_path;
-    while client.exists(probed).await?.is_none() {
+    loop {
+        match client.exists(probed).await {
+            Ok(None) => {}
+            // Servers since 3.9.2 refuse to show a node without READ, but not that it is missing.
+            Err(error) if error.kind() != ErrorKind::NoAuth => return Err(error),
+            _ => break,
+        }
         if probed != full_path || last_node == LastNode::Create {
             missing.push(probed);
         }

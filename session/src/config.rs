@@ -351,9 +351,10 @@ impl Config {
     /// reports a [resync](crate::WatchedEvent::is_resync). It loses no request: those in flight are answered first, and
     /// those queued meanwhile are sent on the next connection. If the replies take longer than a sixth of the session timeout,
     /// the connection is kept. If the server is not reached in the same time, the client returns to the one that it left. The
-    /// state of the connection changes only if that fails too.
+    /// state of the connection changes only if that fails too. After each failed move, the interval is twice as long, up to 16
+    /// times, until one succeeds or the connection is lost.
     ///
-    /// A client does not move while it is connected to a read-only server, while holds [renew their proven
+    /// A client does not move to a server that lags behind what it has read, while it is connected to a read-only server, while holds [renew their proven
     /// bound](crate::session::SessionLease::proven_until), or if its servers are ClickHouse Keepers, which resume no session. Behind a
     /// load balancer, which is one server to the client, it does not move either.
     ///

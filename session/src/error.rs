@@ -24,8 +24,7 @@ pub use docent_protocol::{DecodeError, DecodeErrorKind, OpCode, PathError};
 /// # The source
 ///
 /// The [`source`](std::error::Error::source) is an [`io::Error`](std::io::Error) for a lost or refused connection (of
-/// TLS also), a [`DecodeError`] for an unreadable reply, a
-/// [`PathError`] for an invalid path, and an
+/// TLS also), a [`DecodeError`] for an unreadable reply, a [`PathError`] for an invalid path, and an
 /// [`InvalidConnectString`](crate::config::InvalidConnectString) for an invalid connect string. `Display` includes its text, so
 /// that a line in a log is complete; a report that prints the chain of sources prints that text twice.
 ///
@@ -461,8 +460,7 @@ impl Error {
     #[must_use]
     pub fn with_operation(mut self, op: OpCode, path: &str) -> Self {
         self.0.op = Some(op);
-        self.0.path = Some(path.into());
-        self
+        self.with_path(path)
     }
 
     /// Adds the index of the operation in a transaction or a multi read, from 0.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use docent::{
-    Client, Config, CreateMode, CreateOptions, Error, ErrorKind, OpCode, acl, create_protected,
-    nodes::ProtectedOptions, retry::RetryNTimes,
+    Client, Config, CreateMode, CreateOptions, Error, ErrorKind, OpCode, Perms, acl,
+    create_protected, nodes::ProtectedOptions, retry::RetryNTimes,
 };
 use docent_testing::{
     TestingServer,
@@ -24,6 +24,7 @@ on_both_servers! {
     without_retries_a_lost_reply_leaves_no_node
     a_dropped_create_leaves_no_node
     a_missing_parent_is_an_error
+    a_parent_that_may_not_be_read_is_one_that_exists
     a_protected_node_is_found_in_the_next_session
 }
 
@@ -110,6 +111,21 @@ async fn a_lost_request_or_reply_leaves_one_node(fixture: Fixture) {
             assert_only(&fixture, &client, &created).await;
         }
     }
+}
+
+// Case (Found in docent itself): a protected create with parents failed below a parent without READ, which `Client::create`
+// takes for one that exists.
+async fn a_parent_that_may_not_be_read_is_one_that_exists(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    fixture.create_path(&operator).await;
+    fixture.forbid(&operator, &fixture.path, Perms::READ).await;
+    let path = format!("{}/parent/item", fixture.path);
+    let options = CreateOptions::new(CreateMode::Persistent).with_parents();
+    let created = create(&client, &path, options).await.unwrap();
+    assert!(client.exists(&created).await.unwrap().is_some());
+    fixture.allow_all(&operator, &fixture.path).await;
+    client.delete_recursive(&format!("{}/parent", fixture.path)).await.unwrap();
 }
 
 async fn without_retries_a_lost_reply_leaves_no_node(fixture: Fixture) {

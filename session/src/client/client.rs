@@ -208,7 +208,8 @@ impl Client {
     ///
     /// The request is queued by the call itself. Dropping the future discards the reply; the request is still sent. With
     /// parents, the further requests are sent as the future is polled: if it is dropped, some of the parents may have
-    /// been created.
+    /// been created. Until it is finished or dropped, such a future holds clones of the client: the last drop of the others
+    /// does not close the session.
     ///
     /// Source: `ZooKeeper.create`; op 1 (19, 21 for containers and TTL nodes) in `ZooDefs.OpCode`. With parents:
     /// `CreateBuilderImpl`, `ZKPaths.mkdirs` of Curator.

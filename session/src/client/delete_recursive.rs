@@ -76,7 +76,7 @@ impl Client {
     /// Source: Curator's `deletingChildrenIfNeeded`, `ZKPaths.deleteChildren`; `ZKUtil.deleteRecursive`, which lists the
     /// whole tree first.
     pub fn delete_recursive<'a>(&'a self, path: &'a str) -> Call<'a, ()> {
-        Call::new(self, self.delete_tree(path))
+        Call::new(self, OpCode::Delete, path, self.delete_tree(path))
     }
 
     async fn delete_tree(&self, path: &str) -> Result<(), Error> {

@@ -44,6 +44,8 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// The addresses are those that the servers know. Behind a proxy, a tunnel or a translation of addresses a client does not
 /// reach them: [`with_hosts`](Self::with_hosts) replaces them.
 ///
+/// The members take the place of the servers of `dns-srv://name`, as [`Client::update_server_list`] says.
+///
 /// The tracker keeps no session open. It ends when it is dropped, and with the client; the last servers stay. Its watch is
 /// then removed, with removeWatches (18). Several trackers of one client disturb each other.
 ///

@@ -54,12 +54,12 @@ impl Client {
         options: impl Into<CreateOptions<'a>>,
     ) -> Call<'a, ()> {
         let options = options.into();
-        Call::new(self, async move {
+        let op = Create::new("", None, &[], options.mode()).op_code();
+        Call::new(self, op, path, async move {
             let (mode, acl) = (options.mode(), options.acl());
             let parent_mode = options.parents().unwrap_or(mode);
             check_parents(path, mode)?;
             check_parents(path, parent_mode)?;
-            let op = Create::new("", None, &[], mode).op_code();
             check(path).map_err(|error| error.with_operation(op, path))?;
             self.create_all(Some(&self.chroot.prefix(path)), mode, parent_mode, acl).await
         })

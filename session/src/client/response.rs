@@ -72,6 +72,9 @@ enum Other<R> {
 /// The first request of several is queued, the others are sent as this is polled.
 pub(super) struct Steps<R> {
     pub(super) client: Client,
+    /// The operation and the path of the call, for the error of its time limit.
+    pub(super) op: OpCode,
+    pub(super) path: String,
     pub(super) future: Pin<Box<dyn Future<Output = Result<R, Error>> + Send + Sync>>,
 }
 
@@ -100,9 +103,10 @@ impl<R> Response<R> {
     where
         F: Future<Output = Result<R, Error>> + Send + Sync + 'static,
     {
-        let poll = self.poll;
-        let context = CallContext { op: self.context.op, chroot: Chroot::default() };
-        let steps = Steps { client: client.clone(), future: Box::pin(steps(self)) };
+        let (poll, op) = (self.poll, self.context.op);
+        let context = CallContext { op, chroot: Chroot::default() };
+        let path = self.path().unwrap_or_default().to_owned();
+        let steps = Steps { client: client.clone(), op, path, future: Box::pin(steps(self)) };
         Self { state: State::Other(Box::new(Other::Steps(Some(steps)))), poll, context }
     }
 
@@ -111,6 +115,17 @@ impl<R> Response<R> {
         match &self.state {
             State::Waiting(answer) => Some(answer),
             State::Other(_) => None,
+        }
+    }
+
+    /// The path of the call, as far as known.
+    fn path(&self) -> Option<&str> {
+        match &self.state {
+            State::Waiting(answer) => Some(answer.path()),
+            State::Other(other) => match &**other {
+                Other::Refused(error) => error.as_ref().and_then(Error::path),
+                Other::Steps(steps) => steps.as_ref().map(|steps| &*steps.path),
+            },
         }
     }
 
@@ -173,16 +188,9 @@ impl<R> Future for Response<R> {
 
 impl<R> fmt::Debug for Response<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = match &self.state {
-            State::Waiting(answer) => Some(answer.path()),
-            State::Other(other) => match &**other {
-                Other::Refused(error) => error.as_ref().and_then(Error::path),
-                Other::Steps(_) => None,
-            },
-        };
         f.debug_struct("Response")
             .field("op", &self.context.op)
-            .field("path", &path)
+            .field("path", &self.path())
             .finish_non_exhaustive()
     }
 }
@@ -196,15 +204,20 @@ impl<R> fmt::Debug for Response<R> {
 #[must_use = "nothing is sent until this is awaited"]
 pub struct Call<'a, R> {
     pub(super) client: &'a Client,
+    /// The operation and the path of the call, for the error of its time limit.
+    pub(super) op: OpCode,
+    pub(super) path: &'a str,
     pub(super) future: Pin<Box<dyn Future<Output = Result<R, Error>> + Send + 'a>>,
 }
 
 impl<'a, R> Call<'a, R> {
     pub(crate) fn new(
         client: &'a Client,
+        op: OpCode,
+        path: &'a str,
         steps: impl Future<Output = Result<R, Error>> + Send + 'a,
     ) -> Self {
-        Self { client, future: Box::pin(steps) }
+        Self { client, op, path, future: Box::pin(steps) }
     }
 }
 
@@ -218,7 +231,8 @@ impl<R> Future for Call<'_, R> {
 
 impl<R> fmt::Debug for Call<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").finish_non_exhaustive()
+        let Self { op, path, .. } = self;
+        f.debug_struct("Call").field("op", op).field("path", path).finish_non_exhaustive()
     }
 }
 

@@ -198,9 +198,14 @@ impl Client {
     /// were added, a random part of the clients moves, so that each server gets its share. A move loses no request:
     /// requests in flight are answered first, and unsent requests are sent on the next connection, of the same session.
     ///
+    /// This list takes the place of the servers of `dns-srv://name`, if the client was started with one, and so does that of
+    /// an [`EnsembleTracker`](crate::EnsembleTracker): changes of the SRV records change nothing then. That name as the new
+    /// list makes the client look it up at once, and follow it again; its connection stays.
+    ///
     /// # Errors
     ///
-    /// `InvalidConfig`: the connect string is invalid, its chroot differs from the client's, or it is of `dns-srv://`.
+    /// `InvalidConfig`: the connect string is invalid, its chroot differs from the client's, or it is of `dns-srv://` with
+    /// another name than the client was started with.
     ///
     /// Source: `ZooKeeper.updateServerList`, `StaticHostProvider`.
     pub fn update_server_list(&self, connect_string: &str) -> Result<(), Error> {
@@ -218,13 +223,16 @@ impl Client {
                 ),
             ));
         }
-        if new.hosts().iter().any(Host::is_dns_srv) {
+        if !new.hosts().iter().any(Host::is_dns_srv) {
+            self.use_servers(new.hosts());
+        } else if new.hosts() == self.handle.config.connect_string().hosts() {
+            self.handle.shared.follow_name();
+        } else {
             return Err(Error::refused(
                 ErrorKind::InvalidConfig,
                 format_args!("{new} is for the start of a client: write host:port,host:port"),
             ));
         }
-        self.use_servers(new.hosts());
         Ok(())
     }
 
@@ -247,7 +255,8 @@ impl Client {
     ///
     /// * `Unimplemented`: the servers are ClickHouse Keepers, which resume no session. Nothing was done.
     /// * `ConnectionLoss`: there is no connection to the quorum; the client looks for one already.
-    /// * `OperationTimeout`: requests in flight had no reply for a sixth of the session timeout. The connection is kept.
+    /// * `OperationTimeout`: requests in flight had no reply for a sixth of the session timeout. The connection is kept, or left
+    ///   once they have one, if the client moves anyway for a new server list.
     /// * `SessionExpired`, `Closed` or `AuthFailed`: the session, or the client, has ended.
     ///
     /// # Cancel safety

@@ -8,13 +8,18 @@ use std::{
     time::Duration,
 };
 
+use docent_protocol::OpCode;
+
 use super::{
     client::Client,
     response::{Call, Response},
     transaction::{MultiReadResponse, TransactionResponse},
     watcher::{AddWatchResponse, WatchResponse},
 };
-use crate::{Error, ErrorKind, Outcome, driver::timer};
+use crate::{
+    Error, ErrorKind, Outcome,
+    driver::{timer, withdraw},
+};
 
 impl<R: Send + 'static> Response<R> {
     /// Limits the time of this call: without a reply within `limit`, it fails with
@@ -25,8 +30,7 @@ impl<R: Send + 'static> Response<R> {
     /// As with the request timeout, the outcome is `NotApplied` if the request was unsent at that time, and it is not
     /// sent any more; it is `Unknown` if it was sent, and the late reply is dropped. Other requests and the connection
     /// are not affected. Credentials ([`add_auth`](Client::add_auth)) are sent on the next connection all the same. For
-    /// a call of several requests the outcome is `Unknown`: those that the call has made take effect, also one that waits
-    /// for a connection, and it makes no other.
+    /// a call of several requests the outcome is `Unknown`: those that were sent take effect, and no other is sent.
     ///
     /// # Cancel safety
     ///
@@ -59,7 +63,8 @@ impl<R: Send + 'static> Response<R> {
         } else if let Some(steps) = self.steps_mut() {
             let ended = Box::pin(std::future::pending());
             let future = mem::replace(&mut steps.future, ended);
-            steps.future = Box::pin(limited(&steps.client, limit, future));
+            let call = (steps.op, steps.path.clone());
+            steps.future = Box::pin(limited(&steps.client, limit, call, future));
         }
         self
     }
@@ -81,11 +86,11 @@ impl AddWatchResponse {
 }
 
 impl<R: Send + 'static> Call<'_, R> {
-    /// As [`Response::timeout`], for all requests of this call together. The outcome is `Unknown`: those that the call has
-    /// made take effect, also one that waits for a connection, and it makes no other.
+    /// As [`Response::timeout`], for all requests of this call together. The outcome is `Unknown`: those that were sent take
+    /// effect, and no other is sent.
     pub fn timeout(self, limit: Duration) -> Self {
-        let Self { client, future } = self;
-        Self::new(client, limited(client, limit, future))
+        let Self { client, op, path, future } = self;
+        Self::new(client, op, path, limited(client, limit, (op, path.to_owned()), future))
     }
 }
 
@@ -105,10 +110,11 @@ impl MultiReadResponse {
     }
 }
 
-/// `steps`, or the error of a call that takes longer than `limit` from now.
+/// `steps`, or the error of a call that takes longer than `limit` from now: its operation and path are those of `call`.
 fn limited<R, F>(
     client: &Client,
     limit: Duration,
+    call: (OpCode, String),
     mut steps: Pin<Box<F>>,
 ) -> impl Future<Output = Result<R, Error>> + use<R, F>
 where
@@ -128,9 +134,13 @@ where
             }
             steps.as_mut().poll(cx).map(Some)
         });
-        finished.await.unwrap_or_else(|| {
-            let error = Error::new(ErrorKind::OperationTimeout, Outcome::Unknown);
-            Err(error.with_detail(format_args!("not finished within {limit:?}")))
-        })
+        if let Some(result) = finished.await {
+            return result;
+        }
+        withdraw(steps);
+        let (op, path) = call;
+        let error = Error::new(ErrorKind::OperationTimeout, Outcome::Unknown);
+        let detail = format_args!("not finished within {limit:?}, the time limit of the call");
+        Err(error.with_detail(detail).with_operation(op, &path))
     }
 }

@@ -1,11 +1,13 @@
 //! The servers of `dns-srv://name`: looked up before the first attempt to connect, and then every minute.
 //!
-//! Changed servers are for the next attempt to connect. No connection ends because the record of its server is gone: in
-//! Kubernetes, it is gone while the server is not ready.
+//! Changed servers are for the next attempt to connect, and for a return to a better server. No connection ends because the
+//! record of its server is gone: in Kubernetes, it is gone while the server is not ready. A list that the program sets counts
+//! until it sets the name again; the lookups go on meanwhile, and change nothing.
 //!
 //! Source: `DnsSrvHostProvider` (ZOOKEEPER-4956).
 
 use std::{
+    convert::Infallible,
     future::{Future, poll_fn},
     io,
     pin::{Pin, pin},
@@ -14,11 +16,12 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::watch;
+use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
 use super::{
     runtime::{Runtime, Task, Timer},
+    shared::Shared,
     transport::Transport,
 };
 use crate::config::Host;
@@ -28,6 +31,9 @@ use crate::config::Host;
 /// Source: `ZKClientConfig.DNS_SRV_REFRESH_INTERVAL_SECONDS_DEFAULT`.
 const PERIOD: Duration = Duration::from_secs(60);
 
+/// A limit of the servers of one name. No ensemble has as many, and all are asked for their status at once.
+const MAX_SERVERS: usize = 64;
+
 /// Looks up the servers of a name, in a fixed order, each once.
 pub(super) async fn lookup(transport: &dyn Transport, name: &str) -> io::Result<Vec<Host>> {
     let mut servers = transport.lookup_servers(name).await?;
@@ -35,6 +41,8 @@ pub(super) async fn lookup(transport: &dyn Transport, name: &str) -> io::Result<
     servers.retain(|server| !server.is_dns_srv());
     servers.sort_by(|one, other| (&one.name, one.port).cmp(&(&other.name, other.port)));
     servers.dedup();
+    // Behind the order, so that the same ones are left out each time.
+    servers.truncate(MAX_SERVERS);
     if servers.is_empty() {
         return Err(io::Error::new(io::ErrorKind::NotFound, "there are no SRV records"));
     }
@@ -42,44 +50,43 @@ pub(super) async fn lookup(transport: &dyn Transport, name: &str) -> io::Result<
 }
 
 /// The servers of a name, which a task keeps up to date as long as this value lives.
-pub(super) struct SrvServers(watch::Receiver<Vec<Host>>);
+pub(super) struct SrvServers {
+    /// Ends the task when it is dropped.
+    _end: oneshot::Sender<Infallible>,
+}
 
 impl SrvServers {
-    /// Starts the task. `servers` are those of the first lookup.
+    /// Starts the task.
     pub(super) fn follow(
-        name: &str,
-        servers: Vec<Host>,
+        name: String,
+        shared: Arc<Shared>,
         transport: Arc<dyn Transport>,
-        runtime: Arc<dyn Runtime>,
+        runtime: &dyn Runtime,
     ) -> Self {
-        let (found, receiver) = watch::channel(servers);
-        let timer = runtime.timer(PERIOD);
-        runtime.spawn(refresh(name.to_owned(), found, transport, timer));
-        Self(receiver)
-    }
-
-    /// The servers, if they have changed since the last call.
-    pub(super) fn changed(&mut self) -> Option<Vec<Host>> {
-        // An error means that the task has ended with its runtime.
-        self.0
-            .has_changed()
-            .is_ok_and(|changed| changed)
-            .then(|| self.0.borrow_and_update().clone())
+        let (end, ended) = oneshot::channel();
+        runtime.spawn(refresh(name, shared, transport, runtime.timer(PERIOD), ended));
+        Self { _end: end }
     }
 }
 
 fn refresh(
     name: String,
-    found: watch::Sender<Vec<Host>>,
+    shared: Arc<Shared>,
     transport: Arc<dyn Transport>,
     mut timer: Pin<Box<dyn Timer>>,
+    mut ended: oneshot::Receiver<Infallible>,
 ) -> Task {
     Box::pin(async move {
-        let mut ended = pin!(found.closed());
         loop {
-            let due = poll_fn(|cx| match ended.as_mut().poll(cx) {
-                Poll::Ready(()) => Poll::Ready(false),
-                Poll::Pending => timer.as_mut().poll(cx).map(|()| true),
+            let mut wanted = pin!(shared.look_up.notified());
+            let due = poll_fn(|cx| {
+                if Pin::new(&mut ended).poll(cx).is_ready() {
+                    return Poll::Ready(false);
+                }
+                if wanted.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(true);
+                }
+                timer.as_mut().poll(cx).map(|()| true)
             });
             if !due.await {
                 return;
@@ -87,7 +94,7 @@ fn refresh(
             timer.as_mut().reset(PERIOD);
             let mut lookup = pin!(lookup(&*transport, &name));
             let servers = poll_fn(|cx| {
-                if ended.as_mut().poll(cx).is_ready() {
+                if Pin::new(&mut ended).poll(cx).is_ready() {
                     return Poll::Ready(None);
                 }
                 match lookup.as_mut().poll(cx) {
@@ -100,9 +107,8 @@ fn refresh(
             match servers.await {
                 None => return,
                 Some(Ok(servers)) => {
-                    if *found.borrow() != servers {
+                    if shared.follow_servers(&servers) {
                         debug!(name, servers = servers.len(), "the SRV records have changed");
-                        found.send_replace(servers);
                     }
                 }
                 Some(Err(error)) => {

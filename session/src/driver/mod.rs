@@ -31,7 +31,7 @@ pub use self::{
 pub(crate) use self::{
     notifier::Notifier,
     preference::Preference,
-    reply_slot::{PendingReply, ReplySlots, StoredReply, already_taken},
+    reply_slot::{PendingReply, ReplySlots, StoredReply, already_taken, withdraw},
     settings::Settings,
     shared::{Machine, Shared},
     task::run,

@@ -46,6 +46,10 @@ pub(crate) struct Shared {
     costs: Option<Costs>,
     /// Notified when the attempts with all servers have failed because of TLS.
     pub(crate) tls_mismatch: Notify,
+    /// The name of servers that the client was started with.
+    pub(super) name: Option<Host>,
+    /// Notified when the servers of a name are to be looked up now.
+    pub(super) look_up: Notify,
     /// Locked while a state is published and while a listener is added, so that each listener receives each state once.
     states: Mutex<States>,
 }
@@ -103,6 +107,8 @@ pub(super) struct Locked {
     pub(super) alarm: Option<Instant>,
     /// When the task tries the next server, if it waits for that.
     pub(super) connects_at: Option<Instant>,
+    /// Whether the program has set the server list, in place of the servers of a name.
+    has_own_servers: bool,
     /// The connection for the last drop of the client, if the task was dropped earlier.
     pub(super) last_connection: Option<LastConnection>,
 }
@@ -139,6 +145,7 @@ impl Shared {
         // A clone in a variable: it becomes that of a trait object.
         let limiter = Weak::clone(limiter);
         machine.answer_sink().set_limiter(limiter);
+        let name = machine.servers().iter().find(|host| host.is_dns_srv()).cloned();
         Self {
             locked: Mutex::new(Locked {
                 machine,
@@ -146,12 +153,15 @@ impl Shared {
                 writing: false,
                 alarm: None,
                 connects_at: None,
+                has_own_servers: false,
                 last_connection: None,
             }),
             clock,
             max_watch_events: settings.max_watch_events,
             costs: settings.preference.clone().map(Costs::new),
             tls_mismatch: Notify::new(),
+            name,
+            look_up: Notify::new(),
             states: Mutex::new(States::new()),
         }
     }
@@ -163,13 +173,24 @@ impl Shared {
     /// Computes the costs of the servers anew.
     pub(crate) fn rank_servers(&self) {
         let Some(costs) = &self.costs else { return };
-        let servers = self.with(|machine| machine.servers().to_vec());
-        // The name of `dns-srv://name` is no server.
-        if servers.iter().any(Host::is_dns_srv) {
-            return;
-        }
-        if let Some(costs) = costs.compute(&servers) {
-            self.with(|machine| machine.set_costs(costs));
+        loop {
+            let servers = self.with(|machine| machine.servers().to_vec());
+            // The name of `dns-srv://name` is no server.
+            if servers.iter().any(Host::is_dns_srv) {
+                return;
+            }
+            let Some(costs) = costs.compute(&servers) else { return };
+            // The list may have been replaced meanwhile, with the costs of its servers.
+            let is_current = self.with(|machine| {
+                let is_current = are_same(machine.servers(), &servers);
+                if is_current {
+                    machine.set_costs(costs);
+                }
+                is_current
+            });
+            if is_current {
+                return;
+            }
         }
     }
 
@@ -181,14 +202,56 @@ impl Shared {
         }
     }
 
+    /// Replaces the server list, also that of a name, until [`follow_name`](Self::follow_name).
     pub(crate) fn update_server_list(&self, hosts: &[Host]) {
+        self.lock().has_own_servers = true;
+        self.replace_servers(hosts, |_| true, |machine| machine.update_server_list(hosts));
+    }
+
+    /// Uses the servers of the name that the client was started with, as soon as they are looked up.
+    pub(crate) fn follow_name(&self) {
+        self.lock().has_own_servers = false;
+        self.look_up.notify_one();
+    }
+
+    /// Uses the servers that the first lookup of a name has found, unless the program has set a list: then it returns false,
+    /// and the attempt to connect goes on.
+    pub(super) fn use_servers_of_name(&self, hosts: &[Host]) -> bool {
+        let is_wanted = |locked: &Locked| !locked.has_own_servers;
+        self.replace_servers(hosts, is_wanted, |machine| machine.handle_servers(hosts))
+    }
+
+    /// As [`use_servers_of_name`](Self::use_servers_of_name), for a later lookup: no connection ends, and nothing changes
+    /// during a move, whose server is chosen. Returns whether the servers are others than before.
+    pub(super) fn follow_servers(&self, hosts: &[Host]) -> bool {
+        let is_wanted = |locked: &Locked| {
+            !locked.has_own_servers
+                && !locked.machine.is_moving()
+                && !are_same(locked.machine.servers(), hosts)
+        };
+        // The costs of other servers are not computed: what is known of the present ones would be forgotten.
+        is_wanted(&self.lock())
+            && self.replace_servers(hosts, is_wanted, |machine| machine.follow_servers(hosts))
+    }
+
+    /// Computes the costs of these servers, and replaces the server list and the costs together, if that is still wanted.
+    fn replace_servers(
+        &self,
+        hosts: &[Host],
+        is_wanted: impl Fn(&Locked) -> bool,
+        replace: impl FnOnce(&mut Machine),
+    ) -> bool {
         let costs = self.costs.as_ref().and_then(|costs| costs.compute(hosts));
-        self.with(|machine| {
-            if let Some(costs) = costs {
-                machine.set_costs(costs);
+        self.with_locked(|locked| {
+            let is_wanted = is_wanted(locked);
+            if is_wanted {
+                if let Some(costs) = costs {
+                    locked.machine.set_costs(costs);
+                }
+                replace(&mut locked.machine);
             }
-            machine.update_server_list(hosts);
-        });
+            is_wanted
+        })
     }
 
     /// Runs `f` on the locked machine, then wakes the task if there is work for it, and the callers whose replies are
@@ -320,9 +383,50 @@ impl Shared {
     }
 }
 
+/// Whether two lists have the same servers, in whatever order.
+fn are_same(one: &[Host], other: &[Host]) -> bool {
+    one.len() == other.len() && one.iter().all(|host| other.contains(host))
+}
+
 impl Limiter for Shared {
     fn limit(&self, xid: i32, time: Duration) {
-        let until = self.clock.now() + time;
-        self.with(|machine| machine.limit(xid, until));
+        let now = self.clock.now();
+        self.with(|machine| machine.limit(xid, now, time));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    };
+
+    use super::*;
+    use crate::Config;
+
+    // Case (Found in docent itself): costs that were computed while the server list was replaced took the place of those of
+    // the new servers.
+    #[test]
+    fn costs_are_those_of_the_servers_that_are_listed() {
+        let host = |name: &str| Host { name: name.into(), port: 1 };
+        let shared: Arc<OnceLock<Weak<Shared>>> = Arc::default();
+        let (listed, is_replaced) = (Arc::clone(&shared), AtomicBool::new(false));
+        let config = Config::new("one:1,two:1").unwrap().with_server_preference(move |server| {
+            if let Some(shared) = listed.get()
+                && !is_replaced.swap(true, Ordering::Relaxed)
+            {
+                let new = ["three", "four"].map(|name| Host { name: name.into(), port: 1 });
+                shared.upgrade().unwrap().update_server_list(&new);
+            }
+            server.host().name.len() as u64
+        });
+        let machine = Session::with_answers(config.clone(), 1, ReplySlots::default());
+        let client = Shared::new(machine, Clock::system(), &config.driver);
+        shared.set(Arc::downgrade(&client)).unwrap();
+        client.rank_servers();
+        let costs =
+            ["three", "four", "one"].map(|name| client.with(|machine| machine.cost(&host(name))));
+        assert_eq!(costs, [5, 4, u64::MAX]);
     }
 }

@@ -146,7 +146,6 @@ pub(crate) fn run(
         flushed: true,
         read_size: SMALL_READ_SIZE,
         alarm_at: None,
-        servers: None,
         #[cfg(feature = "metrics")]
         recorder: super::metrics::Recorder::default(),
     };
@@ -172,20 +171,15 @@ struct Driver {
     /// The instant `alarm` is set to. It may be earlier than needed, because deadlines move with every request, and
     /// setting the alarm costs more than an early wake-up.
     alarm_at: Option<Instant>,
-    /// The servers of `dns-srv://name`, once they are found.
-    servers: Option<SrvServers>,
     #[cfg(feature = "metrics")]
     recorder: super::metrics::Recorder,
 }
 
 impl Driver {
     async fn run(&mut self) {
+        // The lookups end with this.
+        let _servers = self.follow_servers();
         loop {
-            if !self.locked(|machine| machine.is_moving())
-                && let Some(servers) = self.servers.as_mut().and_then(SrvServers::changed)
-            {
-                self.shared.update_server_list(&servers);
-            }
             let now = self.shared.clock.now();
             match self.locked(|machine| machine.poll_connect(now)) {
                 Connect::To(host, _) if host.is_dns_srv() => self.look_up(&host).await,
@@ -228,17 +222,20 @@ impl Driver {
         }
     }
 
+    /// Looks up the servers again and again, if the client was started with a name of servers.
+    fn follow_servers(&self) -> Option<SrvServers> {
+        let name = self.shared.name.clone()?;
+        let (transport, runtime) = (Arc::clone(&self.transport), &*self.runtime);
+        Some(SrvServers::follow(name.name, Arc::clone(&self.shared), transport, runtime))
+    }
+
     /// Looks up the servers of a name. A failure is one of an attempt to connect.
     async fn look_up(&mut self, host: &Host) {
         debug!(%host, "looking up the servers");
-        let (transport, runtime) = (Arc::clone(&self.transport), Arc::clone(&self.runtime));
+        let transport = Arc::clone(&self.transport);
         let failure = match self.unless_stopped(dns_srv::lookup(&*transport, &host.name)).await {
-            Ok(Ok(servers)) => {
-                self.locked(|machine| machine.handle_servers(&servers));
-                self.shared.rank_servers();
-                self.servers = Some(SrvServers::follow(&host.name, servers, transport, runtime));
-                return;
-            }
+            Ok(Ok(servers)) if self.shared.use_servers_of_name(&servers) => return,
+            Ok(Ok(_)) => lost("the program has set a list of servers"),
             Ok(Err(error)) => broken(error),
             Err(stopped) => stopped,
         };

@@ -1,9 +1,12 @@
 //! Credentials: sent first on each connection, and answered out of turn.
 
+use std::time::Duration;
+
 use docent_protocol::{frame, operation::Auth, request::AuthRequest, xid};
 
 use super::{
     answers::Answers,
+    requests::TimedOut,
     session::{PendingAuth, Session},
     settings::Credential,
 };
@@ -30,7 +33,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let deadline = self.config.request_timeout.map_or(NEVER, |timeout| now() + timeout);
         let number = i32::try_from(self.config.credentials.len()).map_or(i32::MIN, |len| -1 - len);
         self.answers.note_queued(&token, number);
-        self.auth_pending.push_back(PendingAuth { token: Some(token), expires, deadline, number });
+        let (token, limit) = (Some(token), None);
+        self.auth_pending.push_back(PendingAuth { token, expires, deadline, limit, number });
         self.config.credentials.push(credential);
     }
 
@@ -41,8 +45,13 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         // Replies come in this order; the last ones are those whose callers still wait.
         while self.auth_pending.len() < self.config.credentials.len() {
-            let answered = PendingAuth { token: None, expires: NEVER, deadline: NEVER, number: 0 };
-            self.auth_pending.push_front(answered);
+            self.auth_pending.push_front(PendingAuth {
+                token: None,
+                expires: NEVER,
+                deadline: NEVER,
+                limit: None,
+                number: 0,
+            });
         }
     }
 
@@ -67,9 +76,12 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Limits the time of the credentials with this number.
-    pub(super) fn limit_auth(&mut self, number: i32, until: Instant) {
+    pub(super) fn limit_auth(&mut self, number: i32, now: Instant, within: Duration) {
+        let until = now + within;
         for pending in self.auth_pending.iter_mut().filter(|pending| pending.number == number) {
-            pending.deadline = pending.deadline.min(until);
+            if until < pending.deadline {
+                (pending.deadline, pending.limit) = (until, Some(within));
+            }
         }
     }
 
@@ -80,9 +92,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Takes the callers of credentials whose deadline has come. The credentials keep their place: their reply may come.
-    pub(super) fn time_out_auth(&mut self, now: Instant) -> Vec<T> {
+    pub(super) fn time_out_auth(&mut self, now: Instant) -> TimedOut<T> {
         let overdue = self.auth_pending.iter_mut().filter(|pending| pending.deadline <= now);
-        overdue.filter_map(|pending| pending.token.take()).collect()
+        overdue.filter_map(|pending| Some((pending.token.take()?, pending.limit))).collect()
     }
 
     /// Fails what has waited for a usable connection for too long.

@@ -16,8 +16,10 @@
 //! out on the next connection. If the server is not reached within the same time, the client returns to the one it left. The
 //! state of the connection does not change unless that fails too: by then half of the session timeout has passed.
 //!
-//! There is no move to a server that does not reply to `srvr`, on a Keeper, which resumes no session, on a read-only server,
-//! or while holds renew the proven bound, for which a delay counts.
+//! There is no move to a server that does not reply to `srvr`, or lags behind the last zxid that the client had seen when it
+//! asked; none on a Keeper, which resumes no session, on a read-only server, or while holds renew the proven bound, for which
+//! a delay counts. After a move that has failed, the interval is twice as long, up to 16 times, until one succeeds or the
+//! connection is lost.
 
 use super::{
     answers::{Answers, Reply},
@@ -25,7 +27,10 @@ use super::{
     server_status::ServerStatus,
     session::{Event, Session},
 };
-use crate::{Error, ErrorKind, planted, time::Instant};
+use crate::{
+    Error, ErrorKind, planted,
+    time::{Instant, NEVER},
+};
 
 impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Sets the costs of the servers, which an application computes: the lower, the better. They order the attempts to
@@ -51,7 +56,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         self.relocation.add_caller(token);
         let is_waiting = self.connection.search().is_some_and(|search| search.is_waiting());
-        if !is_waiting && !self.connection.is_migrating() {
+        if self.connection.is_migrating() {
+            self.connection.limit_migration(now + self.timeouts.reattach);
+        } else if !is_waiting {
             self.begin_survey(now);
         }
     }
@@ -86,6 +93,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     pub(super) fn plan_survey(&mut self, now: Instant) {
         match self.config.failback {
             Some(interval) if !self.is_read_only() => {
+                let interval = interval.saturating_mul(self.relocation.delay());
                 let jitter = self.hosts.rng_mut().jitter(interval / 2);
                 self.connection.search_better(now + interval / 2 + jitter);
             }
@@ -113,7 +121,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Asks all servers for their status.
     fn begin_survey(&mut self, now: Instant) {
         let asked = self.hosts.list().to_vec();
-        self.connection.search_better(now).begin_survey(now, asked.len());
+        self.connection.search_better(now).begin_survey(now, asked.len(), self.last_zxid);
         let number = self.metrics.connections;
         self.events.extend(asked.into_iter().map(|host| Event::ProbeStatus(host, number)));
     }
@@ -128,6 +136,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             return self.fail_callers(&resumes_no_session());
         }
         let is_requested = self.relocation.has_callers();
+        if self.connection.is_migrating() && is_requested {
+            self.connection.limit_migration(now + self.timeouts.reattach);
+        }
         if !is_requested && !self.may_return(now) || self.connection.is_migrating() {
             return;
         }
@@ -195,7 +206,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 
     /// Whether a planned reconnect is under way, to a server that is chosen already.
     pub(crate) const fn is_moving(&self) -> bool {
-        self.renewal.is_moving()
+        self.renewal.is_moving() || self.connection.is_reattaching()
     }
 
     /// The connection to `host` has ended. Returns the server to connect to without a change of state: that of a planned
@@ -205,30 +216,47 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             return Some(self.relocation.depart(host));
         }
         let left = self.relocation.take_left();
-        if left.is_some() || self.relocation.cancel() {
-            self.metrics.failed_moves += 1;
-        }
+        let has_failed = left.is_some() || self.relocation.cancel();
+        self.note_end_of_move(has_failed);
         left.filter(|_| self.renewal.is_moving())
+    }
+
+    /// A move has failed, or the connection is lost without one.
+    fn note_end_of_move(&mut self, has_failed: bool) {
+        self.metrics.failed_moves += u64::from(has_failed);
+        self.relocation.note_end(has_failed);
     }
 
     /// There is a new connection.
     pub(super) fn arrive(&mut self) {
         if self.relocation.take_left().is_some() {
             self.metrics.moves += 1;
+            self.relocation.note_end(false);
         }
         for token in self.relocation.take_callers() {
             self.complete(Some(token), Ok(Reply::empty(self.last_zxid)));
         }
     }
 
-    /// Gives a planned reconnect up: the connection is kept.
-    pub(super) fn keep_connection(&mut self) {
-        self.connection.cancel_migration();
-        if self.relocation.cancel() {
-            self.metrics.failed_moves += 1;
+    /// The requests in flight have no reply in time: gives a planned reconnect up. Another migration goes on.
+    pub(super) fn end_wait_for_replies(&mut self, now: Instant) {
+        if !self.connection.is_reattaching() {
+            self.connection.limit_migration(NEVER);
+        } else if self.keep_connection() {
+            self.plan_survey(now);
         }
         let why = "requests in flight have no reply; the connection is kept";
         self.fail_callers(&Error::refused(ErrorKind::OperationTimeout, why));
+    }
+
+    /// Gives a migration up: the connection is kept. Returns whether it was a move.
+    pub(super) fn keep_connection(&mut self) -> bool {
+        self.connection.cancel_migration();
+        let is_move = self.relocation.cancel();
+        if is_move {
+            self.note_end_of_move(true);
+        }
+        is_move
     }
 
     /// Fails the calls that wait for a new connection.
@@ -236,6 +264,14 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         for token in self.relocation.take_callers() {
             self.complete(Some(token), Err(error.clone()));
         }
+    }
+}
+
+#[cfg(test)]
+impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
+    /// The cost of a server.
+    pub(crate) fn cost(&self, host: &Host) -> u64 {
+        self.hosts.cost(host)
     }
 }
 

@@ -122,10 +122,10 @@ impl Hosts {
 
     /// Replaces the server list, and returns whether to leave the server `current`, so that clients spread evenly over
     /// the new servers. A client whose server is removed moves. When there are more servers than before, just enough
-    /// clients move to give each server its share.
+    /// clients move to give each server its share. Without `may_leave`, none moves.
     ///
     /// Source: `StaticHostProvider.updateServerList`.
-    pub(crate) fn update(&mut self, new: &[Host], current: Option<&Host>) -> bool {
+    pub(crate) fn update(&mut self, new: &[Host], current: Option<&Host>, may_leave: bool) -> bool {
         let old_len = self.list.len();
         let (mut kept, mut added): (Vec<_>, Vec<_>) =
             new.iter().cloned().partition(|host| self.list.contains(host));
@@ -140,6 +140,7 @@ impl Hosts {
         } else {
             !stays
         };
+        let migrates = migrates && may_leave;
         // The targets: the new servers, if there are more servers now; otherwise weighted so that all have the same
         // share.
         let to_kept = if grew || kept.is_empty() {
@@ -369,7 +370,7 @@ mod tests {
         for seed in 0..3000 {
             let mut hosts = hosts(3, seed);
             let current = Host { name: "h".into(), port: 1 };
-            if hosts.update(&list(1..6), Some(&current)) {
+            if hosts.update(&list(1..6), Some(&current), true) {
                 moved += 1;
                 to_old += u32::from(hosts.advance().port <= 3);
             }
@@ -384,9 +385,9 @@ mod tests {
         for seed in 0..3000 {
             let gone = Host { name: "h".into(), port: 4 };
             let stays = Host { name: "h".into(), port: 1 };
-            assert!(!hosts(4, seed).update(&list(1..4), Some(&stays)));
+            assert!(!hosts(4, seed).update(&list(1..4), Some(&stays), true));
             let mut hosts = hosts(4, seed);
-            assert!(hosts.update(&list(1..4), Some(&gone)));
+            assert!(hosts.update(&list(1..4), Some(&gone), true));
             left[usize::from(hosts.advance().port)] += 1;
         }
         assert!(left[1..4].iter().all(|count| (900..1100).contains(count)), "{left:?}");
@@ -400,7 +401,7 @@ mod tests {
             let mut hosts = hosts(1, seed);
             let current = hosts.advance();
             hosts.usable();
-            if hosts.update(&list(1..4), Some(&current)) {
+            if hosts.update(&list(1..4), Some(&current), true) {
                 continue;
             }
             stayed += 1;
@@ -429,7 +430,7 @@ mod tests {
                 let current = Host { name: "h".into(), port };
                 let mut hosts = hosts(old, seed.into());
                 let stays = new.contains(&current);
-                let migrates = hosts.update(&new, Some(&current));
+                let migrates = hosts.update(&new, Some(&current), true);
                 assert_eq!(hosts.list.len(), new.len());
                 assert!(stays || migrates, "the server in use is gone");
                 assert!(!stays || !migrates || total > old, "no client moves for want of servers");
@@ -505,7 +506,7 @@ mod tests {
         for seed in 0..6000 {
             let gone = Host { name: "h".into(), port: if seed % 2 == 0 { 3 } else { 4 } };
             let mut hosts = hosts(4, seed);
-            assert!(hosts.update(&[list(1..3), list(7..8)].concat(), Some(&gone)));
+            assert!(hosts.update(&[list(1..3), list(7..8)].concat(), Some(&gone), true));
             left[usize::from(hosts.advance().port)] += 1;
         }
         // Of 12,000 clients, 6,000 lost their server: the new server's share is 4,000, and the other two get 1,000
@@ -568,8 +569,8 @@ mod tests {
                 list(1..6).into_iter().map(|host| (host.clone(), u64::from(host.port != 5))),
             );
             let current = Host { name: "h".into(), port: 1 };
-            assert!(!hosts.update(&list(1..6), Some(&current)));
-            assert!(hosts.update(&list(2..6), Some(&current)));
+            assert!(!hosts.update(&list(1..6), Some(&current), true));
+            assert!(hosts.update(&list(2..6), Some(&current), true));
             hosts.failed(Instant::ZERO, LONGEST);
             assert_eq!(hosts.advance().port, 5);
         }

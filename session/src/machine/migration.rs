@@ -25,11 +25,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         let connected = self.is_connected();
         let current = self.server().cloned();
-        if !hosts.iter().any(|host| self.hosts.list().contains(host)) {
-            self.operations.forget();
-        }
-        let migrates = self.hosts.update(hosts, current.as_ref());
-        self.timeouts.share_among(self.hosts.len());
+        self.note_new_servers(hosts);
+        let migrates = self.hosts.update(hosts, current.as_ref(), true);
         let attempted = self.connection.host().filter(|_| !self.connection.is_disconnected());
         if connected && migrates {
             if !self.is_closing() {
@@ -38,6 +35,25 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         } else if !connected && attempted.is_some_and(|host| !hosts.contains(host)) {
             self.connection.give_up("the server is no longer listed");
         }
+    }
+
+    /// Uses the servers that a name of `dns-srv://` has by now: for the next attempt to connect, and for a return to a better
+    /// server. The connection stays, also that to a server without a record.
+    pub(crate) fn follow_servers(&mut self, hosts: &[Host]) {
+        if hosts.is_empty() || self.is_ended() {
+            return;
+        }
+        let current = self.server().cloned();
+        self.note_new_servers(hosts);
+        self.hosts.update(hosts, current.as_ref(), false);
+    }
+
+    /// Adapts what depends on the server list, which is to be replaced.
+    fn note_new_servers(&mut self, hosts: &[Host]) {
+        if !hosts.iter().any(|host| self.hosts.list().contains(host)) {
+            self.operations.forget();
+        }
+        self.timeouts.share_among(hosts.len());
     }
 
     /// Uses the servers that a name of `dns-srv://` has, in place of an attempt to connect to it. The next attempt is at once.

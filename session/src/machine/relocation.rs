@@ -11,11 +11,16 @@ pub(super) struct Relocation<T> {
     left: Option<Host>,
     /// The calls that wait for a new connection.
     callers: Vec<T>,
+    /// The number of moves that have failed one after the other.
+    failed: u32,
 }
+
+/// The largest number of failed moves that makes the next one later.
+const MAX_FAILED: u32 = 4;
 
 impl<T> Default for Relocation<T> {
     fn default() -> Self {
-        Self { target: None, left: None, callers: Vec::new() }
+        Self { target: None, left: None, callers: Vec::new(), failed: 0 }
     }
 }
 
@@ -31,6 +36,16 @@ impl<T> Relocation<T> {
 
     pub(super) fn take_callers(&mut self) -> Vec<T> {
         std::mem::take(&mut self.callers)
+    }
+
+    /// Records whether a move has succeeded, or that there is a connection that no move has made.
+    pub(super) const fn note_end(&mut self, has_failed: bool) {
+        self.failed = if has_failed { self.failed.saturating_add(1) } else { 0 };
+    }
+
+    /// By how much the time until the next move is multiplied: by two for each failed one, up to 16.
+    pub(super) fn delay(&self) -> u32 {
+        1 << self.failed.min(MAX_FAILED)
     }
 
     /// Plans a move to this server.

@@ -11,6 +11,8 @@ pub struct ServerStatus {
     pub(crate) is_keeper: bool,
     /// The number of its connections, that of the question included.
     pub(crate) connections: u32,
+    /// The zxid of the last change that it has applied, if it says so.
+    pub(crate) zxid: Option<i64>,
 }
 
 impl ServerStatus {
@@ -40,6 +42,8 @@ impl ServerStatus {
             leads: matches!(mode, "leader" | "standalone"),
             is_keeper,
             connections: field("Connections")?.parse().ok()?,
+            zxid: field("Zxid")
+                .and_then(|zxid| i64::from_str_radix(zxid.strip_prefix("0x")?, 16).ok()),
         })
     }
 }
@@ -71,6 +75,7 @@ mod tests {
             let status = status(version, mode);
             assert_eq!(status.map(|s| (s.leads, s.is_keeper)), expected, "{version} {mode}");
             assert!(status.is_none_or(|status| status.connections == 2));
+            assert!(status.is_none_or(|status| status.zxid == Some(0x1_0000_0000)));
         }
         for reply in [
             &b""[..],

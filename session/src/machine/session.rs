@@ -1,6 +1,6 @@
 //! [`Session`]: its fields, getters and outputs.
 
-use std::{collections::VecDeque, fmt, sync::Arc};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use docent_protocol::OpCode;
 
@@ -97,6 +97,8 @@ pub(super) struct PendingAuth<T> {
     pub(super) expires: Instant,
     /// When it fails by the request timeout or its own limit; `NEVER` without one.
     pub(super) deadline: Instant,
+    /// Its own limit, if that ends it.
+    pub(super) limit: Option<Duration>,
     /// The number below 0 by which its time can be limited; 0 without a caller.
     pub(super) number: i32,
 }

@@ -1,6 +1,6 @@
 //! Submission of requests, and their failure without a reply.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use docent_protocol::{
     FrameTooLarge, WatcherType,
@@ -141,13 +141,13 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.requests.limit_last(expires, timeout.map(|timeout| now + timeout));
     }
 
-    /// Fails a request that is pending with this xid, the number of [`Answers::note_queued`], unless it is answered until
-    /// then: as the request timeout, which stays in force.
-    pub fn limit(&mut self, xid: i32, until: Instant) {
+    /// Fails a request that is pending with this xid, the number of [`Answers::note_queued`], unless it is answered
+    /// `within` this time from now: as the request timeout, which stays in force.
+    pub fn limit(&mut self, xid: i32, now: Instant, within: Duration) {
         if xid < 0 {
-            self.limit_auth(xid, until);
+            self.limit_auth(xid, now, within);
         } else {
-            self.requests.limit(xid, until);
+            self.requests.limit(xid, now, within);
         }
     }
 
@@ -222,22 +222,27 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         if credentials.is_empty() && !is_due {
             return;
         }
-        let detail = match self.config.request_timeout {
-            Some(timeout) if !self.requests.has_own_limits() => {
-                format!("no reply within {timeout:?}")
+        let timeout = self.config.request_timeout;
+        let error = |limit: Option<Duration>, outcome| {
+            let error = Error::new(ErrorKind::OperationTimeout, outcome);
+            match (limit, timeout) {
+                (Some(limit), _) => error.with_detail(format_args!(
+                    "no reply within {limit:?}, the time limit of the call"
+                )),
+                (None, Some(timeout)) => error
+                    .with_detail(format_args!("no reply within {timeout:?}, the request timeout")),
+                (None, None) => error,
             }
-            _ => "no reply within the time limit of the call".to_owned(),
         };
-        let error = |outcome| Error::new(ErrorKind::OperationTimeout, outcome).with_detail(&detail);
         let (sent, unsent) =
             if is_due { self.requests.time_out(now) } else { (Vec::new(), Vec::new()) };
-        for token in credentials.into_iter().chain(sent) {
+        for (token, limit) in credentials.into_iter().chain(sent) {
             self.metrics.timed_out += 1;
-            self.complete(Some(token), Err(error(Outcome::Unknown)));
+            self.complete(Some(token), Err(error(limit, Outcome::Unknown)));
         }
-        for request in unsent {
+        for (request, limit) in unsent {
             self.metrics.timed_out += 1;
-            self.fail_alone(request, &error(Outcome::NotApplied));
+            self.fail_alone(request, &error(limit, Outcome::NotApplied));
         }
     }
 

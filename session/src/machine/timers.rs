@@ -47,7 +47,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                 self.connection.give_up(format_args!("nothing received for {silence:?}"));
             }
             Some(Due::Ping) => self.ping(now),
-            Some(Due::Reattach) => self.keep_connection(),
+            Some(Due::Replies) => self.end_wait_for_replies(now),
             Some(Due::Attempt) => self.connection.give_up("the attempt timed out"),
             #[cfg(feature = "sasl")]
             Some(Due::Authentication) => {

@@ -1,6 +1,11 @@
 //! Limits of the time of one call: each kind of future, its outcome, and what is left of it.
 
-use std::time::Duration;
+use std::{
+    future::{Future as _, poll_fn},
+    pin::Pin,
+    task::Poll,
+    time::Duration,
+};
 
 use docent_protocol::{AddWatchMode, CreateMode, ErrorCode, EventType, operation::Read};
 use docent_session::{CreateOptions, Error, ErrorKind, Outcome};
@@ -65,7 +70,9 @@ async fn a_late_reply_reaches_no_other_call() {
     let (xid, _) = conn.request().await;
     let error = soon("the limit", late).await.unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::OperationTimeout, Some("/late")));
-    assert!(error.to_string().contains("time limit of the call"), "{error}");
+    let text =
+        "getData /late: the operation timed out: no reply within 300ms, the time limit of the call";
+    assert_eq!(error.to_string(), text);
     let next = client.get_data("/next").timeout(LIMIT);
     conn.data(xid, b"late").await;
     conn.answer_data(b"next").await;
@@ -129,6 +136,61 @@ async fn a_create_with_parents_and_a_wait_have_one_limit() {
         conn.reply(xid, 0, ErrorCode::Ok, &stat_body()).await;
     });
     assert_eq!(refusal(waited), LATE);
+}
+
+// Case (Found in docent itself): a call of several requests whose reply arrived with its limit made a further request.
+#[tokio::test(start_paused = true)]
+async fn no_request_is_made_when_the_limit_has_passed() {
+    let (client, mut conn, _net) = connected().await;
+    let mut call = client.ensure_path("/a/b", CreateMode::Persistent).timeout(LIMIT);
+    let is_pending = poll_fn(|cx| Poll::Ready(Pin::new(&mut call).poll(cx).is_pending()));
+    assert!(is_pending.await);
+    let (xid, _) = conn.request().await;
+    tokio::time::sleep(LIMIT * 2).await;
+    conn.reply(xid, 0, ErrorCode::NoNode, &[]).await;
+    let next = client.get_data("/next");
+    conn.answer_data(b"").await;
+    soon("the next", next).await.unwrap();
+    assert_eq!(refusal(soon("the limit", call).await), LATE);
+    assert_eq!(client.metrics().requests, 2);
+}
+
+// Case (Found in docent itself): a call of several requests whose limit had passed sent one that waited for a connection;
+// its error named neither operation nor path.
+#[tokio::test(start_paused = true)]
+async fn no_request_of_a_call_is_sent_after_its_limit() {
+    let (dialer, mut net) = net();
+    let client = start(config(), dialer);
+    let options = CreateOptions::new(CreateMode::Persistent).with_parents();
+    let create = client.create("/late/1", b"", options).timeout(LIMIT);
+    let ensure = client.ensure_path("/late/2", CreateMode::Persistent).timeout(LIMIT);
+    let delete = client.delete_recursive("/late/3").timeout(LIMIT);
+    let write = client.create_or_set("/late/4", b"", CreateMode::Persistent).timeout(LIMIT);
+    let wait = client.wait_until_exists("/late/5").timeout(LIMIT);
+    let dropped = client.get_data("/dropped");
+    let (create, ensure, delete, write, wait) = tokio::join!(create, ensure, delete, write, wait);
+    for (error, call) in [
+        (create.unwrap_err(), "create /late/1: "),
+        (ensure.unwrap_err(), "create /late/2: "),
+        (delete.unwrap_err(), "delete /late/3: "),
+        (write.map(drop).unwrap_err(), "setData /late/4: "),
+        (wait.map(drop).unwrap_err(), "exists /late/5: "),
+    ] {
+        let text = error.to_string();
+        assert!(text.starts_with(call), "{text}");
+        let limit = "not finished within 300ms, the time limit of the call";
+        assert!(text.contains(limit), "{text}");
+        assert_eq!((error.kind(), error.outcome()), LATE);
+    }
+    // A future that is dropped leaves its request.
+    drop(dropped);
+    let (mut conn, _) = net.serve(7).await;
+    assert!(conn.answer_data(b"").await.contains("/dropped"));
+    client.wait_until_connected(LONG).await.unwrap();
+    let next = client.get_data("/next");
+    assert!(conn.answer_data(b"").await.contains("/next"));
+    soon("the next", next).await.unwrap();
+    assert_eq!(pending_and_watches(&client), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -145,24 +145,11 @@ async fn a_chroot_is_created_with_the_parents() {
 async fn create_or_set_creates_or_sets() {
     let Some(fixture) = Fixture::new().await else { return };
     let path = fixture.path("a");
-    assert!(
-        fixture
-            .client
-            .create_or_set(&path, b"one", CreateMode::Persistent)
-            .await
-            .unwrap()
-            .is_none()
-    );
-    assert_eq!(
-        fixture
-            .client
-            .create_or_set(&path, b"two", CreateMode::Persistent)
-            .await
-            .unwrap()
-            .unwrap()
-            .version,
-        1
-    );
+    let set = async |data: &'static [u8]| {
+        fixture.client.create_or_set(&path, data, CreateMode::Persistent).await.unwrap()
+    };
+    assert!(set(b"one").await.is_none());
+    assert_eq!(set(b"two").await.unwrap().version, 1);
     assert_eq!(fixture.client.get_data(&path).await.unwrap().data, "two");
     refused(
         fixture.client.create_or_set(&fixture.path("no/parent"), b"", CreateMode::Persistent).await,

@@ -9,7 +9,7 @@ use crate::{
     node_task::{NodeTask, Stop},
     planted,
     select::{Either, select},
-    state_changes::{Connection, is_read_write},
+    state_changes::{Connection, is_read_write, is_unchanged},
 };
 
 /// A node that is there.
@@ -27,10 +27,7 @@ impl Kept {
         if self.watcher.as_mut().is_some_and(|watcher| watcher.try_next().is_some()) {
             (self.watcher, self.seen) = (None, None);
         }
-        // A clone: to look at the state is not to have seen a later connection.
-        let is_current =
-            |seen: &Connection| is_read_write(seen.clone().get()) && !seen.has_changed();
-        self.seen.as_ref().is_some_and(is_current)
+        self.seen.as_ref().is_some_and(|seen| is_unchanged(seen, is_read_write))
     }
 }
 

@@ -9,6 +9,7 @@
 //! from its watcher before it can read it.
 
 use std::{
+    cell::Cell,
     fmt, mem,
     ops::Range,
     sync::{
@@ -345,6 +346,18 @@ impl Wakeups {
 /// The target of the spans and events of requests.
 const TRACE_TARGET: &str = "docent::request";
 
+thread_local! {
+    /// Whether this thread drops a call whose requests are not wanted any more.
+    static WITHDRAWS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Drops a call of several requests: those that were not sent yet are not sent any more.
+pub(crate) fn withdraw(call: impl Sized) {
+    WITHDRAWS.set(true);
+    drop(call);
+    WITHDRAWS.set(false);
+}
+
 impl PendingReply {
     /// Opens a span at level TRACE, which ends when the caller takes the reply.
     #[cold]
@@ -443,6 +456,9 @@ impl PendingReply {
 
     #[cold]
     fn abandon(&self) {
+        if WITHDRAWS.get() {
+            self.limit(Duration::ZERO);
+        }
         // The reply may be large, and the slot may be kept.
         let mut slot = self.slot.lock();
         slot.stage = Stage::Abandoned;

@@ -11,9 +11,6 @@ use tokio::runtime::Handle;
 
 use crate::config::Host;
 
-/// A limit of the servers that one reply may name. No ensemble has as many, and all are asked for their status at once.
-const MAX_SERVERS: usize = 64;
-
 /// Asks the DNS servers of the system. Their list is read each time, and nothing is kept between two lookups.
 pub(super) async fn lookup(name: &str) -> io::Result<Vec<Host>> {
     let runtime = Handle::try_current().map_err(|_| {
@@ -39,7 +36,7 @@ async fn ask(resolver: &TokioResolver, name: &str) -> io::Result<Vec<Host>> {
         }
         _ => None,
     });
-    Ok(servers.take(MAX_SERVERS).collect())
+    Ok(servers.collect())
 }
 
 fn failed(error: NetError) -> io::Error {
@@ -135,14 +132,17 @@ mod tests {
         assert!(error.to_string().contains("lookup_servers"), "{error}");
     }
 
+    // Case (Found in docent itself): a target of an SRV record with a space, a slash or a colon was a server.
     #[tokio::test]
     async fn srv_records_are_read() {
-        // A port of 0 and the target `.` are no servers.
+        // A port of 0, the target `.`, and a name that is none of a host are no servers.
         let records: &[Record] = &[
             (1, 9, 2281, "zk1.example"),
             (0, 0, 2181, "zk2.example"),
             (0, 0, 0, "zk3.example"),
             (0, 0, 2181, "."),
+            (0, 0, 2181, "zk 4.example"),
+            (0, 0, 2181, "zk5/app.example"),
         ];
         let found = asked(records, Some(0)).await.unwrap();
         assert_eq!(found, ["zk1.example:2281", "zk2.example:2181"]);

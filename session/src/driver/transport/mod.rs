@@ -117,7 +117,8 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// implementation can divide the time among several addresses.
     fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a>;
 
-    /// Looks up the servers of `dns-srv://name`: the targets and ports of its SRV records. An empty list is an error, too.
+    /// Looks up the servers of `dns-srv://name`: the targets and ports of its SRV records. An empty list is an error, too; of
+    /// more than 64 servers, the first 64 by name are used.
     /// Default: with the feature `dns-srv`, asks the DNS servers that the system is configured with; needs a runtime of
     /// tokio. Without the feature, an error.
     ///

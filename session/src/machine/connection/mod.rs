@@ -69,6 +69,16 @@ pub(super) enum Role {
     Other,
 }
 
+/// Whether the connection is to be closed once all sent requests are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Migration {
+    No,
+    /// The server is to be left.
+    Required,
+    /// A planned reconnect: it can be given up, and changes no state.
+    Planned,
+}
+
 /// A timer of the connection that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
@@ -79,8 +89,8 @@ pub(super) enum Due {
     Authentication,
     /// No reply was received for too long.
     Silence,
-    /// Replies to the requests in flight did not come in time for a planned reconnect.
-    Reattach,
+    /// Replies to the requests in flight did not come in time for a migration.
+    Replies,
     /// Nothing was sent for the ping interval.
     Ping,
 }
@@ -109,10 +119,10 @@ pub(super) struct Connection {
     usable: bool,
     /// Why the connection is to be closed.
     broken: Option<Error>,
-    /// Whether the connection is to be closed once all sent requests are answered.
-    migrating: bool,
-    /// When a planned reconnect is given up, because sent requests have no reply; [`NEVER`] if there is none.
-    reattach_until: Instant,
+    migration: Migration,
+    /// When a planned reconnect is given up, or the callers of a migration are, because sent requests have no reply;
+    /// [`NEVER`] without a limit.
+    migrates_until: Instant,
     /// The time from which a write on this connection renews the proven bound: when its connect request was sent, or an
     /// earlier one that has no reply.
     attached_at: Instant,
@@ -140,8 +150,8 @@ impl Connection {
             skip: 0,
             usable: false,
             broken: None,
-            migrating: false,
-            reattach_until: NEVER,
+            migration: Migration::No,
+            migrates_until: NEVER,
             attached_at: Instant::ZERO,
             role: Role::Unknown,
             role_since: Instant::ZERO,
@@ -307,30 +317,37 @@ impl Connection {
 
     // Migration.
 
-    /// The connection is to be closed once all sent requests are answered.
+    /// The connection is to be closed once all sent requests are answered. The limit of a planned reconnect stays one of
+    /// its callers.
     pub(super) const fn migrate(&mut self) {
-        self.migrating = true;
-        self.reattach_until = NEVER;
+        self.migration = Migration::Required;
     }
 
     /// As [`migrate`](Self::migrate), planned: given up at `until`, and without a change of state.
     pub(super) const fn reattach(&mut self, until: Instant) {
-        self.migrating = true;
-        self.reattach_until = until;
+        self.migration = Migration::Planned;
+        self.migrates_until = until;
+    }
+
+    /// Sets when the callers of a migration are given up, unless that is set already or `until` is [`NEVER`].
+    pub(super) fn limit_migration(&mut self, until: Instant) {
+        if self.migrates_until == NEVER || until == NEVER {
+            self.migrates_until = until;
+        }
     }
 
     pub(super) const fn cancel_migration(&mut self) {
-        self.migrating = false;
-        self.reattach_until = NEVER;
+        self.migration = Migration::No;
+        self.migrates_until = NEVER;
     }
 
     /// Whether the connection is to be replaced by a planned reconnect.
-    pub(super) fn is_reattaching(&self) -> bool {
-        self.reattach_until != NEVER
+    pub(super) const fn is_reattaching(&self) -> bool {
+        matches!(self.migration, Migration::Planned)
     }
 
     pub(super) const fn is_migrating(&self) -> bool {
-        self.migrating
+        !matches!(self.migration, Migration::No)
     }
 
     // The proven bound.
@@ -494,7 +511,7 @@ impl Connection {
             Phase::Connecting { deadline } | Phase::Handshaking { deadline, .. } => Some(deadline),
             #[cfg(feature = "sasl")]
             Phase::Authenticating { deadline, .. } => Some(deadline),
-            Phase::Connected => Some(silent_at.min(self.last_sent + ping).min(self.reattach_until)),
+            Phase::Connected => Some(silent_at.min(self.last_sent + ping).min(self.migrates_until)),
             Phase::Disconnected | Phase::Ended(_) => None,
         }
     }
@@ -508,7 +525,7 @@ impl Connection {
             #[cfg(feature = "sasl")]
             Phase::Authenticating { .. } => Some(Due::Authentication),
             Phase::Connected if silent_at <= now => Some(Due::Silence),
-            Phase::Connected if self.reattach_until <= now => Some(Due::Reattach),
+            Phase::Connected if self.migrates_until <= now => Some(Due::Replies),
             Phase::Connected => Some(Due::Ping),
             _ => Some(Due::Attempt),
         }
@@ -529,7 +546,12 @@ impl Connection {
         }
         assert!(self.control.is_empty() && self.pings.is_empty());
         assert_eq!((self.unrecorded_pings, self.partial, self.skip), (0, 0, 0));
-        assert!(!self.migrating && !self.is_reattaching() && self.search.is_none() && !self.usable);
+        assert!(
+            !self.is_migrating()
+                && self.migrates_until == NEVER
+                && self.search.is_none()
+                && !self.usable
+        );
         assert!(!self.read_only);
         assert_eq!((self.attached_at, self.role), (Instant::ZERO, Role::Unknown));
     }

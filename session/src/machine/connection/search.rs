@@ -21,6 +21,8 @@ pub(crate) struct Search {
 struct Survey {
     /// The number of servers that were asked.
     asked: usize,
+    /// The last zxid that the client had seen then. A server that lags behind it would close the handshake.
+    zxid: i64,
     /// Those that have answered. Without a status: those that do not serve, or did not say so.
     answers: Vec<(Host, Option<ServerStatus>)>,
 }
@@ -58,10 +60,10 @@ impl Search {
         Some(round)
     }
 
-    /// Begins the wait for the answers of this number of servers.
-    pub(crate) fn begin_survey(&mut self, now: Instant, asked: usize) {
+    /// Begins the wait for the answers of this number of servers. `zxid` is the last one that the client has seen.
+    pub(crate) fn begin_survey(&mut self, now: Instant, asked: usize, zxid: i64) {
         self.next_at = now + SURVEY;
-        self.survey = Some(Survey { asked, answers: Vec::new() });
+        self.survey = Some(Survey { asked, zxid, answers: Vec::new() });
     }
 
     /// Whether servers were asked, and their answers are pending.
@@ -78,9 +80,10 @@ impl Search {
         survey.answers.len() >= survey.asked
     }
 
-    /// Ends the wait, and returns the servers that serve.
+    /// Ends the wait, and returns the servers that serve, without those that lag behind.
     pub(crate) fn end_survey(&mut self) -> Vec<(Host, ServerStatus)> {
-        let answers = self.survey.take().map(|survey| survey.answers).unwrap_or_default();
-        answers.into_iter().filter_map(|(host, status)| Some((host, status?))).collect()
+        let Some(Survey { zxid, answers, .. }) = self.survey.take() else { return Vec::new() };
+        let serving = answers.into_iter().filter_map(|(host, status)| Some((host, status?)));
+        serving.filter(|(_, status)| status.zxid.is_none_or(|other| other >= zxid)).collect()
     }
 }

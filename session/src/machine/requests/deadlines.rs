@@ -1,13 +1,44 @@
 //! The deadlines of the pending requests: the request timeout of all, and the limits of single calls.
 //!
-//! With a request timeout alone, deadlines are in the order of the requests: looking for those that have come visits no
-//! other request. With limits of single calls they are in no order, and looking visits all pending requests. It is done at
-//! a deadline, or at most once for each time limit if all requests are answered in time.
+//! Those of the request timeout are in the order of the requests: looking for the ones that have come visits no other
+//! request. The limits of single calls are in no order. They are in a heap, with the xids of their requests, so that each
+//! one costs a logarithm of the pending requests, and another one when it ends.
 
-use std::mem;
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    mem,
+    time::Duration,
+};
 
 use super::{Pending, Requests};
 use crate::time::{Instant, NEVER};
+
+/// The number of limits, beside two for each pending request, above which those of answered requests are forgotten.
+const KEPT_LIMITS: usize = 64;
+
+/// The limit of one call. It is in force if the deadline of its request is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Limit {
+    at: Instant,
+    xid: i32,
+    /// The limit as the caller gave it.
+    within: Duration,
+}
+
+/// The limits of single calls, the first one on top.
+#[derive(Debug, Default)]
+pub(super) struct Limits(BinaryHeap<Reverse<Limit>>);
+
+#[cfg(test)]
+impl Limits {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// What has timed out, and the limit of the call; `None` for the request timeout.
+pub(in super::super) type TimedOut<E> = Vec<(E, Option<Duration>)>;
 
 impl<T, W> Pending<T, W> {
     fn is_due_later(&self, now: Instant) -> bool {
@@ -30,29 +61,54 @@ impl<T, W> Requests<T, W> {
             request.deadline = deadline;
             let earlier = if is_first { NEVER } else { self.next_deadline };
             self.next_deadline = earlier.min(deadline);
-            self.has_own_limits &= !is_first;
         }
     }
 
     /// Limits the time of the request with this xid, if it is pending and has a caller.
-    pub(in super::super) fn limit(&mut self, xid: i32, deadline: Instant) {
-        let Some(front) = self.pending.front() else { return };
+    pub(in super::super) fn limit(&mut self, xid: i32, now: Instant, within: Duration) {
+        let at = now + within;
+        let found = self.position(xid).and_then(|index| self.pending.get_mut(index));
+        let Some(request) = found.filter(|request| request.token.is_some()) else { return };
+        if request.deadline <= at {
+            return;
+        }
+        request.deadline = at;
+        self.next_deadline = self.next_deadline.min(at);
+        self.limits.0.push(Reverse(Limit { at, xid, within }));
+        if self.limits.0.len() > KEPT_LIMITS + 2 * self.pending.len() {
+            let mut limits = mem::take(&mut self.limits.0);
+            limits.retain(|Reverse(limit)| self.index_of(limit).is_some());
+            self.limits.0 = limits;
+        }
+    }
+
+    /// The index of the pending request with this xid.
+    fn position(&self, xid: i32) -> Option<usize> {
         // From `i32::MAX`, xids go on at 1.
-        let first = front.xid;
+        let first = self.pending.front()?.xid;
         let from_first =
             |xid: i32| xid.wrapping_sub(first).wrapping_add(if xid < first { i32::MAX } else { 0 });
         let index = self.pending.partition_point(|other| from_first(other.xid) < from_first(xid));
-        let found = self.pending.get_mut(index).filter(|other| other.xid == xid);
-        let Some(request) = found.filter(|request| request.token.is_some()) else { return };
-        request.deadline = request.deadline.min(deadline);
-        self.next_deadline = self.next_deadline.min(deadline);
-        self.has_own_limits = true;
-        self.timed_out = 0;
+        self.pending.get(index).filter(|other| other.xid == xid).map(|_| index)
     }
 
-    /// Whether there may be requests with a limit of their own.
-    pub(in super::super) const fn has_own_limits(&self) -> bool {
-        self.has_own_limits
+    /// The index of the request of a limit, if that is in force.
+    fn index_of(&self, limit: &Limit) -> Option<usize> {
+        let is_limited = |index: &usize| {
+            self.pending.get(*index).is_some_and(|request| request.deadline == limit.at)
+        };
+        self.position(limit.xid).filter(is_limited)
+    }
+
+    /// The first limit of a call that is in force, and the index of its request. Forgets those before it.
+    fn first_limit(&mut self) -> Option<(Limit, usize)> {
+        loop {
+            let Reverse(limit) = *self.limits.0.peek()?;
+            if let Some(index) = self.index_of(&limit) {
+                return Some((limit, index));
+            }
+            self.limits.0.pop();
+        }
     }
 
     /// When to look for requests that have timed out: at the first deadline or, when that request was answered meanwhile,
@@ -68,55 +124,70 @@ impl<T, W> Requests<T, W> {
 
     /// Takes the callers of the sent requests whose deadline has come, which keep their places, for their replies may
     /// still come; and the unsent requests whose deadline has come.
-    pub(in super::super) fn time_out(&mut self, now: Instant) -> (Vec<T>, Vec<Pending<T, W>>) {
-        if self.has_own_limits {
-            return self.time_out_any(now);
-        }
-        let mut sent = Vec::new();
-        // Requests with a deadline have them in order, with the machine's own, which have none, between them.
-        while self.timed_out < self.sent {
-            let Some(request) = self.pending.get_mut(self.timed_out) else { break };
-            if request.is_due_later(now) {
-                break;
-            }
-            self.timed_out += 1;
-            if mem::replace(&mut request.deadline, NEVER) != NEVER {
-                sent.extend(request.token.take());
-            }
-        }
-        let mut unsent = Vec::new();
-        if self.timed_out == self.sent {
-            let first = self.pending.range(self.sent..);
-            let due = first.take_while(|request| !request.is_due_later(now)).count();
-            unsent = self.take_unsent(due, |request| request.deadline != NEVER);
-        }
-        // The machine's own requests have none.
-        let mut deadlines = self.pending.range(self.timed_out..).map(|request| request.deadline);
-        self.next_deadline = deadlines.find(|at| *at != NEVER).unwrap_or(NEVER);
-        (sent, unsent)
-    }
-
-    /// As [`time_out`](Self::time_out), for deadlines in no order.
-    fn time_out_any(&mut self, now: Instant) -> (Vec<T>, Vec<Pending<T, W>>) {
-        let (mut sent, mut due) = (Vec::new(), 0);
-        for (index, request) in self.pending.iter_mut().enumerate() {
-            if request.deadline > now {
-                continue;
-            }
-            if index < self.sent {
+    pub(in super::super) fn time_out(
+        &mut self,
+        now: Instant,
+    ) -> (TimedOut<T>, TimedOut<Pending<T, W>>) {
+        let (mut sent, mut limits, mut due) = (Vec::new(), HashMap::new(), 0);
+        while let Some((limit, index)) = self.first_limit().filter(|(limit, _)| limit.at <= now) {
+            self.limits.0.pop();
+            if index >= self.sent {
+                limits.insert(limit.xid, limit.within);
+                due = due.max(index + 1 - self.sent);
+            } else if let Some(request) = self.pending.get_mut(index) {
                 request.deadline = NEVER;
-                sent.extend(request.token.take());
-            } else {
-                due = index + 1 - self.sent;
+                sent.extend(request.token.take().map(|token| (token, Some(limit.within))));
             }
+        }
+        if self.has_timeout {
+            due = due.max(self.time_out_in_order(now, &mut sent));
         }
         let unsent = match due {
             0 => Vec::new(),
             _ => self.take_unsent(due, |request| request.deadline <= now),
         };
-        let first = self.pending.iter().map(|request| request.deadline).min();
-        self.next_deadline = first.unwrap_or(NEVER);
-        self.has_own_limits = self.next_deadline != NEVER;
+        let with_limit = |request: Pending<T, W>| {
+            let limit = limits.remove(&request.xid);
+            (request, limit)
+        };
+        let unsent = unsent.into_iter().map(with_limit).collect();
+        let of_calls = self.first_limit().map_or(NEVER, |(limit, _)| limit.at);
+        self.next_deadline = of_calls.min(self.next_timeout());
         (sent, unsent)
+    }
+
+    /// Takes the callers of the sent requests with a request timeout that is over; returns the number of unsent requests up
+    /// to the last one of these. A limit of a call is no later than the timeout of its request, and those that are due were
+    /// taken: behind a request that is due later, no timeout is over.
+    fn time_out_in_order(&mut self, now: Instant, sent: &mut TimedOut<T>) -> usize {
+        while self.timed_out < self.sent {
+            let Some(request) = self.pending.get_mut(self.timed_out) else { break };
+            if request.is_due_later(now) {
+                return 0;
+            }
+            self.timed_out += 1;
+            if mem::replace(&mut request.deadline, NEVER) != NEVER {
+                sent.extend(request.token.take().map(|token| (token, None)));
+            }
+        }
+        let first = self.pending.range(self.sent..);
+        first.take_while(|request| !request.is_due_later(now)).count()
+    }
+
+    /// The deadline of the first request that has one, if there is a request timeout.
+    fn next_timeout(&self) -> Instant {
+        if !self.has_timeout {
+            return NEVER;
+        }
+        // The machine's own requests have none.
+        let mut deadlines = self.pending.range(self.timed_out..).map(|request| request.deadline);
+        deadlines.find(|at| *at != NEVER).unwrap_or(NEVER)
+    }
+
+    /// Forgets the limits of calls if no request is pending.
+    pub(super) fn shrink_limits(&mut self) {
+        if self.pending.is_empty() {
+            self.limits = Limits::default();
+        }
     }
 }

@@ -19,6 +19,8 @@ use std::{collections::VecDeque, mem};
 
 use docent_protocol::{FrameTooLarge, frame, operation::Operation};
 
+use self::deadlines::Limits;
+pub(super) use self::deadlines::TimedOut;
 use super::{effect::Effect, flow_control::FlowControl, settings::Settings, visited::Queue};
 use crate::time::{Instant, NEVER};
 
@@ -50,7 +52,7 @@ struct Batch {
 
 /// See the [module](self).
 pub(super) struct Requests<T, W> {
-    limits: FlowControl,
+    flow_control: FlowControl,
     /// The number of pending requests from which on another one is checked before it is pushed; 0 to check all.
     check_from: usize,
     pending: Queue<Pending<T, W>>,
@@ -62,8 +64,9 @@ pub(super) struct Requests<T, W> {
     timed_out: usize,
     /// Not later than the first deadline in `pending`; [`NEVER`] when there is none.
     next_deadline: Instant,
-    /// Whether there may be requests with a limit of their own, so that the deadlines are in no order.
-    has_own_limits: bool,
+    /// Whether there is a request timeout: requests with a caller have deadlines.
+    has_timeout: bool,
+    limits: Limits,
     /// The frames of the unsent requests, behind `taken` bytes of sent ones.
     outgoing: Vec<u8>,
     /// The number of bytes at the front of `outgoing` that were sent. They are kept for a while, so that a long queue
@@ -78,16 +81,17 @@ pub(super) struct Requests<T, W> {
 
 impl<T, W> Requests<T, W> {
     pub(super) fn new(settings: &Settings) -> Self {
-        let limits = FlowControl::new(settings);
+        let flow_control = FlowControl::new(settings);
         Self {
-            limits,
-            check_from: limits.check_from(),
+            flow_control,
+            check_from: flow_control.check_from(),
             pending: Queue::new(),
             pending_bytes: 0,
             sent: 0,
             timed_out: 0,
             next_deadline: NEVER,
-            has_own_limits: false,
+            has_timeout: settings.request_timeout.is_some(),
+            limits: Limits::default(),
             outgoing: Vec::new(),
             taken: 0,
             batches: VecDeque::new(),
@@ -140,12 +144,12 @@ impl<T, W> Requests<T, W> {
 
     /// Whether requests above the limits are refused, rather than sent later.
     pub(super) fn refuses(&self) -> bool {
-        self.limits.refuses()
+        self.flow_control.refuses()
     }
 
     /// From now on, sends requests without regard to those in flight.
     pub(super) const fn lift_limit_in_flight(&mut self) {
-        self.limits.lift_limit_in_flight();
+        self.flow_control.lift_limit_in_flight();
     }
 
     /// Encodes a frame behind all others, and returns its size. [`push`](Self::push) or [`discard`](Self::discard) has
@@ -170,7 +174,7 @@ impl<T, W> Requests<T, W> {
     /// Whether a frame of this size, just encoded, exceeds the limit of pending bytes. A single request never does.
     #[inline]
     pub(super) fn exceeds_bytes(&self, size: usize) -> bool {
-        self.limits.exceeds_bytes(self.pending_bytes + size) && !self.pending.is_empty()
+        self.flow_control.exceeds_bytes(self.pending_bytes + size) && !self.pending.is_empty()
     }
 
     /// Removes the frame encoded last, of this size.
@@ -200,7 +204,7 @@ impl<T, W> Requests<T, W> {
     /// Adds a waiter for capacity, and returns whether there is capacity now.
     pub(super) fn wait_for_capacity(&mut self, token: T) -> bool {
         self.waiters.push_back(token);
-        !self.limits.is_full(self.pending.len(), self.pending_bytes)
+        !self.flow_control.is_full(self.pending.len(), self.pending_bytes)
     }
 
     /// Whether the list of waiters is full: one more would make it grow.
@@ -229,7 +233,8 @@ impl<T, W> Requests<T, W> {
     /// Whether waiters for capacity are to be completed: once half of it is free, not for each reply.
     #[inline]
     pub(super) fn has_ready_waiters(&self) -> bool {
-        !self.waiters.is_empty() && self.limits.is_half_free(self.pending.len(), self.pending_bytes)
+        !self.waiters.is_empty()
+            && self.flow_control.is_half_free(self.pending.len(), self.pending_bytes)
     }
 
     /// Takes all waiters for capacity: some of them may have gone.
@@ -244,12 +249,12 @@ impl<T, W> Requests<T, W> {
         if self.outgoing.is_empty() {
             return false;
         }
-        if self.limits.refuses() || self.sent == 0 {
+        if self.flow_control.refuses() || self.sent == 0 {
             // A request above the limit is sent alone.
             return true;
         }
         self.pending.get(self.sent).is_some_and(|next| {
-            !self.limits.exceeds(self.sent + 1, self.bytes_in_flight() + next.size as usize)
+            !self.flow_control.exceeds(self.sent + 1, self.bytes_in_flight() + next.size as usize)
         })
     }
 
@@ -259,7 +264,7 @@ impl<T, W> Requests<T, W> {
 
     /// The number of requests that may be sent now, and their bytes.
     fn sendable(&self) -> (usize, usize) {
-        let is_unlimited = self.limits.refuses();
+        let is_unlimited = self.flow_control.refuses();
         if is_unlimited && self.unsent_bytes() <= MAX_TRANSMIT {
             return (self.pending.len() - self.sent, self.unsent_bytes());
         }
@@ -268,7 +273,7 @@ impl<T, W> Requests<T, W> {
         for request in self.pending.range(self.sent..) {
             let size = bytes + request.size as usize;
             let exceeds = !is_unlimited
-                && self.limits.exceeds(self.sent + count + 1, in_flight + size)
+                && self.flow_control.exceeds(self.sent + count + 1, in_flight + size)
                 && self.sent + count > 0;
             if exceeds || size > MAX_TRANSMIT && count > 0 {
                 break;
@@ -472,6 +477,7 @@ impl<T, W> Requests<T, W> {
     pub(super) fn shrink_to(&mut self, bytes: usize, entries: usize) {
         self.outgoing.shrink_to(bytes);
         self.pending.shrink_to(entries);
+        self.shrink_limits();
         self.batches.shrink_to(entries);
         self.waiters.shrink_to(entries);
     }
@@ -502,6 +508,11 @@ impl<T, W> Requests<T, W> {
 
     pub(super) const fn timed_out(&self) -> usize {
         self.timed_out
+    }
+
+    /// The number of limits of calls that are kept.
+    pub(super) fn limits(&self) -> usize {
+        self.limits.len()
     }
 
     /// The capacities of the buffer of frames and of the queue of requests.

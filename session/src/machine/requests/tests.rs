@@ -72,6 +72,7 @@ proptest! {
         waits in any::<bool>(),
     ) {
         let mut settings = Settings::new("one:1".parse().unwrap());
+        settings.request_timeout = Some(Duration::from_secs(8));
         settings.when_full = if waits { WhenFull::Wait } else { WhenFull::Fail };
         (settings.max_requests, settings.max_pending_bytes) = (max_requests, max_bytes);
         let mut requests: Requests<i32, u32> = Requests::new(&settings);
@@ -168,16 +169,19 @@ proptest! {
                 }
                 Op::Limit(which, seconds) => {
                     let index = usize::from(which) % (sent.len() + unsent.len() + 1);
-                    let deadline = now + step * u32::from(seconds);
+                    let within = step * u32::from(seconds);
+                    let deadline = now + within;
                     let entry = sent.iter_mut().chain(&mut unsent).nth(index);
-                    requests.limit(entry.as_ref().map_or(xid + 1, |entry| entry.xid), deadline);
+                    requests.limit(entry.as_ref().map_or(xid + 1, |entry| entry.xid), now, within);
                     for entry in entry.into_iter().filter(|entry| entry.has_token) {
                         entry.deadline = entry.deadline.min(deadline);
                     }
                 }
                 Op::TimeOut => {
-                    let (mut tokens, timed_out) = requests.time_out(now);
-                    tokens.extend(xids(timed_out));
+                    let (timed_out, taken) = requests.time_out(now);
+                    let mut tokens: Vec<_> = timed_out.into_iter().map(|(token, _)| token).collect();
+                    tokens.sort_unstable();
+                    tokens.extend(xids(taken.into_iter().map(|(request, _)| request)));
                     let mut expected = Vec::new();
                     for entry in sent.iter_mut().filter(|entry| entry.deadline <= now) {
                         (entry.has_token, entry.deadline) = (false, NEVER);

@@ -16,8 +16,15 @@ fn three() -> Config {
     config().with_connect_string(servers.parse().unwrap()).with_failback(WITHIN)
 }
 
-const fn serves(connections: u32) -> Option<ServerStatus> {
-    Some(ServerStatus { leads: false, is_keeper: false, connections })
+fn status(connections: u32, zxid: i64, mode: &str) -> Option<ServerStatus> {
+    let reply = format!(
+        "Zookeeper version: 3.9.5-0\nConnections: {connections}\nZxid: {zxid:#x}\nMode: {mode}\n"
+    );
+    ServerStatus::parse(reply.as_bytes())
+}
+
+fn serves(connections: u32) -> Option<ServerStatus> {
+    status(connections, i64::MAX, "follower")
 }
 
 impl Scenario {
@@ -69,6 +76,11 @@ impl Scenario {
             }
         }
         None
+    }
+
+    /// As [`wait_for_survey`](Self::wait_for_survey), for as many intervals as it takes.
+    fn wait_for_next_survey(&mut self) -> u64 {
+        std::iter::from_fn(|| Some(self.wait_for_survey())).take(20).flatten().next().unwrap()
     }
 
     fn status(&mut self, number: u64, name: &str, status: Option<ServerStatus>) {
@@ -162,7 +174,7 @@ fn a_return_that_succeeds_is_no_move_and_no_loss() {
     assert_eq!(scenario.states(), []);
     let metrics = scenario.machine.metrics();
     assert_eq!((metrics.moves, metrics.failed_moves), (0, 1));
-    assert!(scenario.wait_for_survey().is_some(), "it tries again");
+    scenario.wait_for_next_survey();
 }
 
 #[test]
@@ -202,7 +214,8 @@ fn no_client_moves_to_a_server_that_does_not_serve_or_without_all_answers() {
 // Case (The right server, 3): a move to another server loses the session of a Keeper.
 #[test]
 fn no_client_moves_between_keepers() {
-    let keeper = Some(ServerStatus { leads: false, is_keeper: true, connections: 1 });
+    let keeper = b"ClickHouse Keeper version: v24.8\nConnections: 1\nMode: leader\n";
+    let keeper = ServerStatus::parse(keeper);
     let mut scenario = Scenario::away();
     let number = scenario.wait_for_survey().unwrap();
     scenario.statuses(number, [keeper; 3]);
@@ -388,4 +401,150 @@ fn the_reconnect_of_a_renewal_answers_a_request_too() {
     scenario.leave();
     scenario.resume();
     assert_eq!(scenario.completions(), [(1, Ok(0))]);
+}
+
+// Case (Found in docent itself): a client moved while its lease was too short for a move that fails.
+#[test]
+fn no_client_moves_while_its_lease_is_short() {
+    // A sixth of this timeout is less than the least time of an attempt.
+    for (time_out, moves) in [(300, false), (6000, true)] {
+        let mut scenario = Scenario::new(three());
+        scenario.connect();
+        scenario.accept(7, time_out);
+        assert_eq!(scenario.wait_for_survey().is_some(), moves, "{time_out}");
+    }
+}
+
+// Case (Found in docent itself): a server without a reply to `srvr` counted as a follower for ever.
+#[test]
+fn a_role_is_taken_from_a_reply_only() {
+    let mut scenario = Scenario::new(three().with_direct_servers(true));
+    scenario.resume();
+    let own = scenario.server_name();
+    for (reply, leads) in [(None, false), (status(1, 5, "leader"), true)] {
+        let number = scenario.wait_for_survey().unwrap();
+        scenario.status(number, &own, reply);
+        assert_eq!(scenario.machine.is_at_leader(), leads);
+        scenario.wait(ms(2_000));
+    }
+}
+
+// Case (Found in docent itself): a client left its server for one that was behind the last zxid it had seen, and that closed
+// the handshake.
+#[test]
+fn no_client_moves_to_a_server_that_lags_behind() {
+    let mut scenario = Scenario::away();
+    scenario.get("/a", 1);
+    scenario.flush();
+    scenario.reply_to_last(0x50, ErrorCode::Ok);
+    for (zxid, moves) in [(0x4f, false), (0x50, true)] {
+        let number = scenario.wait_for_survey().unwrap();
+        // Later replies prove nothing about the answers.
+        scenario.get("/a", 2);
+        scenario.flush();
+        scenario.reply_to_last(0x60, ErrorCode::Ok);
+        scenario.machine.last_zxid = 0x60;
+        scenario.statuses(number, [status(1, zxid, "follower"), serves(1), serves(1)]);
+        assert_eq!(scenario.is_broken(), moves, "{zxid:#x}");
+        scenario.machine.last_zxid = 0x50;
+    }
+}
+
+// Case (Found in docent itself): a client tried a move that failed again in each interval.
+#[test]
+fn surveys_are_rarer_after_each_failed_move() {
+    let mut scenario = Scenario::away();
+    let mut longest = Duration::ZERO;
+    for failed in 1..=8 {
+        let before = scenario.now;
+        let number = scenario.wait_for_next_survey();
+        longest = scenario.now - before;
+        let most = WITHIN * (1 << (failed - 1_u32).min(4));
+        assert!(longest >= most / 2 && longest <= most + ms(100), "{failed}: {longest:?}");
+        scenario.statuses(number, [serves(1); 3]);
+        scenario.leave();
+        scenario.machine.poll_connect(scenario.now);
+        scenario.leave();
+        scenario.resume();
+        assert_eq!(scenario.machine.metrics().failed_moves, failed.into());
+    }
+    assert!(longest >= WITHIN * 8);
+
+    // Another connection, other servers.
+    scenario.leave();
+    scenario.resume();
+    assert!(scenario.wait_for_survey().is_some());
+}
+
+// Case (Found in docent itself): a reconnect on request that joined a migration waited without a limit.
+#[test]
+fn a_reconnect_that_joins_a_migration_ends_in_time() {
+    let migrated = |scenario: &mut Scenario| {
+        scenario.machine.update_server_list(&[host("four")]);
+    };
+    let kept = Err((ErrorKind::OperationTimeout, Outcome::NotApplied));
+    for migrates_first in [true, false] {
+        let mut scenario = Scenario::new(three());
+        scenario.resume();
+        scenario.get("/slow", 1);
+        scenario.flush();
+        if migrates_first {
+            migrated(&mut scenario);
+            scenario.ask_to_move(2);
+        } else {
+            scenario.ask_to_move(2);
+            let (number, _) = scenario.asked();
+            migrated(&mut scenario);
+            scenario.statuses(number, [serves(1); 3]);
+        }
+        scenario.ask_to_move(3);
+        let reattach = scenario.machine.timeouts().reattach;
+        scenario.wait(reattach - ms(1));
+        assert_eq!(scenario.completions(), []);
+        scenario.wait(ms(1));
+        assert_eq!(scenario.completions(), [(2, kept), (3, kept)]);
+        // The migration goes on.
+        scenario.reply_to_last(5, ErrorCode::Ok);
+        assert!(scenario.is_broken());
+    }
+    // A list that lacks the server during a move.
+    let mut scenario = Scenario::new(three());
+    scenario.resume();
+    scenario.get("/slow", 1);
+    scenario.flush();
+    scenario.ask_to_move(2);
+    let (number, _) = scenario.asked();
+    scenario.statuses(number, [serves(1); 3]);
+    migrated(&mut scenario);
+    scenario.wait(scenario.machine.timeouts().reattach);
+    assert_eq!(scenario.completions(), [(2, kept)]);
+    scenario.reply_to_last(5, ErrorCode::Ok);
+    assert!(scenario.is_broken());
+}
+
+// Case (Found in docent itself): a server of a planned move that refused SASL ended the client, which the server before had
+// accepted.
+#[cfg(feature = "sasl")]
+#[test]
+fn a_server_of_a_move_that_refuses_the_user_is_left() {
+    let mut scenario = Scenario::new(three().with_sasl("bob", "pw"));
+    scenario.machine.set_costs(NAMES.map(|name| (host(name), u64::from(name == "one"))));
+    scenario.resume();
+    scenario.authenticate();
+    let before = scenario.server_name();
+    scenario.machine.set_costs(NAMES.map(|name| (host(name), u64::from(name == before))));
+    scenario.states();
+    let number = scenario.wait_for_survey().unwrap();
+    scenario.statuses(number, [serves(1); 3]);
+    scenario.leave();
+    scenario.resume();
+    scenario.refuse_sasl();
+    assert!(!scenario.machine.is_ended());
+    assert!(scenario.is_broken());
+    scenario.leave();
+    scenario.resume();
+    scenario.authenticate();
+    assert_eq!(scenario.server_name(), before);
+    assert_eq!(scenario.states(), []);
+    assert_eq!(scenario.machine.metrics().failed_moves, 1);
 }

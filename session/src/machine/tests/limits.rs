@@ -5,6 +5,13 @@ use super::{super::visited::take_visited, *};
 const LATE: Completed = Err((ErrorKind::OperationTimeout, Outcome::Unknown));
 const UNSENT: Completed = Err((ErrorKind::OperationTimeout, Outcome::NotApplied));
 
+impl Scenario {
+    fn limit(&mut self, xid: i32, within: Duration) {
+        let now = self.now;
+        self.machine.limit(xid, now, within);
+    }
+}
+
 /// The limits are in no order; a request without one waits on, and each late reply is dropped.
 #[test]
 fn each_request_ends_at_its_own_limit_and_a_late_reply_is_dropped() {
@@ -12,7 +19,7 @@ fn each_request_ends_at_its_own_limit_and_a_late_reply_is_dropped() {
     for (token, limit) in [(1, None), (2, Some(500)), (3, Some(200)), (4, None), (5, Some(300))] {
         scenario.get("/slow", token);
         if let Some(limit) = limit {
-            scenario.machine.limit(token.cast_signed(), scenario.now + ms(limit));
+            scenario.limit(token.cast_signed(), ms(limit));
         }
     }
     scenario.flush();
@@ -40,7 +47,7 @@ fn a_request_that_was_unsent_at_its_limit_is_not_sent() {
     for token in 1..=3 {
         scenario.get("/a", token);
     }
-    scenario.machine.limit(2, scenario.now + ms(100));
+    scenario.limit(2, ms(100));
     scenario.wait(ms(100));
     assert_eq!(scenario.completions(), [(2, UNSENT)]);
     scenario.resume();
@@ -52,7 +59,7 @@ fn the_earlier_of_the_limit_and_the_request_timeout_ends_a_request() {
     let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(500)));
     for (token, limit) in [(1, 600), (2, 100)] {
         scenario.get("/slow", token);
-        scenario.machine.limit(token.cast_signed(), scenario.now + ms(limit));
+        scenario.limit(token.cast_signed(), ms(limit));
     }
     scenario.flush();
     scenario.wait(ms(100));
@@ -73,13 +80,13 @@ fn a_limit_of_another_xid_changes_nothing() {
     }
     scenario.flush();
     for xid in [0, 2, i32::MAX - 1] {
-        scenario.machine.limit(xid, scenario.now);
+        scenario.limit(xid, ms(0));
     }
     scenario.reply(i32::MAX, 5, ErrorCode::Ok, b"");
-    scenario.machine.limit(i32::MAX, scenario.now);
+    scenario.limit(i32::MAX, ms(0));
     scenario.wait(ms(1));
     assert_eq!(scenario.completions(), [(1, Ok(5))]);
-    scenario.machine.limit(1, scenario.now);
+    scenario.limit(1, ms(0));
     scenario.wait(ms(0));
     assert_eq!(scenario.completions(), [(2, LATE)]);
 }
@@ -95,7 +102,7 @@ fn credentials_end_at_their_own_limit() {
     let numbers: Vec<_> =
         scenario.machine.auth_pending.iter().map(|pending| pending.number).collect();
     assert!(numbers[0] < 0 && numbers[0] != numbers[1], "{numbers:?}");
-    scenario.machine.limit(numbers[1], scenario.now + ms(100));
+    scenario.limit(numbers[1], ms(100));
     scenario.wait(ms(100));
     assert_eq!(scenario.completions(), [(2, LATE)]);
     scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
@@ -103,7 +110,7 @@ fn credentials_end_at_their_own_limit() {
     assert_eq!(scenario.completions(), [(1, Ok(0))]);
 }
 
-/// Each limit is found by its xid, and all that end at one time are found in one pass.
+/// Each limit is found by its xid, in a number of steps that is the logarithm of the pending requests.
 #[test]
 fn a_limit_visits_few_other_requests() {
     let count = 10_000;
@@ -114,10 +121,86 @@ fn a_limit_visits_few_other_requests() {
     scenario.flush();
     take_visited();
     for token in 1..=count {
-        scenario.machine.limit(i32::try_from(token).unwrap(), scenario.now + ms(100));
+        scenario.limit(i32::try_from(token).unwrap(), ms(100));
     }
-    assert!(take_visited() <= count * 16);
+    assert!(take_visited() <= count * 20);
     scenario.wait(ms(100));
     assert_eq!(scenario.machine.metrics().timed_out, count as u64);
-    assert!(take_visited() <= count * 4);
+    assert!(take_visited() <= count * 40);
+}
+
+// Case (Found in docent itself): with limits of single calls, each one that ended visited all pending requests.
+#[test]
+fn limits_that_end_one_after_the_other_visit_few_requests() {
+    let count = 2_000;
+    let reversed: fn(u32, u32) -> u32 = |count, token| count + 1 - token;
+    for (order, is_sent) in [(reversed, true), (|_, token| token, true), (|_, token| token, false)]
+    {
+        let config =
+            config().with_session_timeout(ms(600_000)).with_connection_timeout(ms(600_000));
+        let mut scenario = Scenario::new(config.with_max_requests(count as usize));
+        scenario.connect();
+        scenario.accept(7, 600_000);
+        if !is_sent {
+            scenario.cut();
+        }
+        for token in 1..=count {
+            scenario.get("/a", token);
+            scenario.limit(token.cast_signed(), ms(order(count, token).into()));
+        }
+        scenario.flush();
+        take_visited();
+        for ended in 1..=u64::from(count) {
+            scenario.wait(ms(1));
+            assert_eq!(scenario.machine.metrics().timed_out, ended);
+        }
+        let visited = take_visited();
+        assert!(visited <= count as usize * 80, "{visited}");
+    }
+}
+
+#[test]
+fn limits_of_answered_requests_are_forgotten() {
+    let mut scenario = Scenario::connected();
+    for token in 1..=10_000 {
+        scenario.get("/a", token);
+        scenario.limit(token.cast_signed(), ms(5_000));
+        scenario.flush();
+        scenario.reply(token.cast_signed(), 5, ErrorCode::Ok, b"");
+    }
+    assert!(scenario.machine.requests.limits() <= 100);
+    // The limit of the last one that is pending is the next.
+    scenario.get("/a", 10_001);
+    scenario.limit(10_001, ms(1_000));
+    scenario.flush();
+    scenario.wait(ms(1_000));
+    assert_eq!(scenario.completions().last(), Some(&(10_001, LATE)));
+}
+
+// Case (Found in docent itself): the error of a call whose limit had passed did not name the limit.
+#[test]
+fn an_error_names_the_limit_that_has_passed() {
+    let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(500)));
+    for token in 1..=2 {
+        scenario.get("/slow", token);
+    }
+    scenario.add_auth("digest", b"u:p", 3);
+    scenario.limit(1, ms(250));
+    let number = scenario.machine.auth_pending[0].number;
+    scenario.limit(number, ms(125));
+    scenario.flush();
+    scenario.wait(ms(500));
+    let mut texts: Vec<_> = std::iter::from_fn(|| scenario.machine.poll_completion())
+        .map(|done| (done.token, done.result.unwrap_err().detail().unwrap_or_default().to_owned()))
+        .collect();
+    texts.sort();
+    let texts: Vec<_> = texts.iter().map(|(_, text)| &**text).collect();
+    assert_eq!(
+        texts,
+        [
+            "no reply within 250ms, the time limit of the call",
+            "no reply within 500ms, the request timeout",
+            "no reply within 125ms, the time limit of the call",
+        ]
+    );
 }

@@ -50,7 +50,7 @@ impl Scenario {
     /// The server answers whether it leads.
     fn answer_role(&mut self, number: u64, leads: bool) {
         let host = self.machine.server().unwrap().clone();
-        let status = ServerStatus { leads, is_keeper: false, connections: 1 };
+        let status = ServerStatus { leads, is_keeper: false, connections: 1, zxid: None };
         self.machine.handle_status(self.now, number, &host, Some(status));
     }
 

@@ -26,7 +26,7 @@ impl Scenario {
     }
 
     /// The server's half of an exchange.
-    fn authenticate(&mut self) {
+    pub(super) fn authenticate(&mut self) {
         self.challenge();
         self.flush();
         self.prove();
@@ -51,6 +51,11 @@ impl Scenario {
             Phase::Authenticating { exchange, .. } => Some(exchange.expectation()),
             _ => None,
         }
+    }
+
+    pub(super) fn refuse_sasl(&mut self) {
+        let xid = self.exchange().expect("an exchange").0;
+        self.answer_sasl(xid, ErrorCode::AuthFailed, None);
     }
 
     /// One of the things a server may say, for any scenario.
@@ -319,4 +324,14 @@ fn debug_shows_nothing_of_an_exchange() {
     let shown = format!("{:?}", scenario.machine);
     assert!(shown.contains("Authenticating"), "{shown}");
     assert!(!shown.contains("pw") && !shown.contains(&rspauth.unwrap()), "{shown}");
+}
+
+// Case (Found in docent itself): a machine whose settings had a user that SASL cannot send connected without one.
+#[test]
+fn a_machine_with_an_invalid_user_ends_before_it_sends_a_request() {
+    let mut scenario = Scenario::greeted(config().with_sasl("", "pw"));
+    scenario.get("/a", 1);
+    scenario.flush();
+    assert_eq!(scenario.machine.ended(), Some(ErrorKind::AuthFailed));
+    assert_eq!(scenario.requests(), [""; 0]);
 }

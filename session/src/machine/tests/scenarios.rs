@@ -167,6 +167,7 @@ fn run(config: Config, steps: Vec<Step>) -> Result<(), TestCaseError> {
                     leads: connections % 2 == 0,
                     is_keeper: connections == 8,
                     connections,
+                    zxid: None,
                 });
                 scenario.machine.handle_status(now, number, &host, status);
             }
