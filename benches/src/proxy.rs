@@ -20,7 +20,7 @@ const MAX_FRAME: u32 = 256 << 20;
 const QUIET: Duration = Duration::from_millis(500);
 
 /// What has passed since the last [`Proxy::reset`]. Frames are those of ZooKeeper.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     /// Bytes from clients that follow bytes from the server, or begin a connection: requests, or one write of several.
     pub(crate) flights: u64,
@@ -37,27 +37,12 @@ pub(crate) struct Counts {
     /// Those among them that were for a session.
     pub(crate) handshakes: u64,
     /// When the last frame passed that is no ping.
-    pub(crate) last: Instant,
+    pub(crate) last: Option<Instant>,
     /// When the last handshake was answered.
-    pub(crate) connected: Instant,
+    pub(crate) connected: Option<Instant>,
 }
 
 impl Counts {
-    fn new(in_flight: u64) -> Self {
-        Self {
-            flights: 0,
-            bytes: 0,
-            frames: 0,
-            requests: 0,
-            most_in_flight: 0,
-            in_flight,
-            connections: 0,
-            handshakes: 0,
-            last: Instant::now(),
-            connected: Instant::now(),
-        }
-    }
-
     /// Counts a frame by its first number, the xid of all but handshakes.
     fn frame(&mut self, xid: i32, is_handshake: bool, from_client: bool) {
         const PING: i32 = -2;
@@ -65,7 +50,7 @@ impl Counts {
         self.frames += 1;
         match (is_handshake, from_client) {
             (true, true) => self.handshakes += 1,
-            (true, false) => self.connected = now,
+            (true, false) => self.connected = Some(now),
             (false, true) if xid >= 0 => {
                 self.requests += 1;
                 self.in_flight += 1;
@@ -75,7 +60,7 @@ impl Counts {
             _ => {}
         }
         if is_handshake || xid != PING {
-            self.last = now;
+            self.last = Some(now);
         }
     }
 }
@@ -110,7 +95,7 @@ impl Proxy {
     pub(crate) fn start(server: &str) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let shared = Arc::new(Shared {
-            counts: Mutex::new(Counts::new(0)),
+            counts: Mutex::default(),
             sockets: Mutex::default(),
             epoch: AtomicU64::new(0),
             stalled: AtomicBool::new(false),
@@ -139,7 +124,7 @@ impl Proxy {
     /// Begins to count anew.
     pub(crate) fn reset(&self) {
         let mut counts = self.shared.counts();
-        *counts = Counts::new(counts.in_flight);
+        *counts = Counts { in_flight: counts.in_flight, ..Counts::default() };
     }
 
     /// Closes all connections.
@@ -168,7 +153,7 @@ impl Proxy {
         loop {
             let counts = self.counts();
             let is_done = counts.requests > 0 && counts.in_flight == 0;
-            if is_done && counts.last.elapsed() > QUIET {
+            if is_done && counts.last.is_some_and(|last| last.elapsed() > QUIET) {
                 return Ok(counts);
             }
             if Instant::now() > deadline {

@@ -5,7 +5,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::{self, File, Permissions};
-use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
@@ -40,7 +39,7 @@ PATH=${PATH#"$here:"} exec ip "$@"
 #[test]
 fn an_interrupted_run_leaves_nothing_behind() {
     if let Err(missing) = requirements() {
-        return skip("chaos an_interrupted_run_leaves_nothing_behind", missing);
+        return docent_tests::real::skip(missing);
     }
     for (signal, is_within_ip) in
         [(Signal::INT, false), (Signal::KILL, false), (Signal::KILL, true)]
@@ -160,15 +159,4 @@ fn requirements() -> Result<(), &'static str> {
         return Err("no ip or nft (iproute2, nftables)");
     }
     Ok(())
-}
-
-/// Reports and counts that a test is skipped.
-fn skip(test: &str, reason: &str) {
-    // Not eprintln!, which is captured and dropped when a test passes.
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
-    if let Some(file) = std::env::var_os("DOCENT_TEST_SKIPS") {
-        let mut file = File::options().create(true).append(true).open(file).unwrap();
-        // One write, so that the lines of test programs that run at once stay whole.
-        file.write_all(format!("{test}: {reason}\n").as_bytes()).unwrap();
-    }
 }
