@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
+    time::Duration,
 };
 
 use docent_gssapi::{Gssapi, GssapiError, GssapiErrorKind};
