@@ -13,7 +13,7 @@ use crate::{
     examples,
     markdown::{number, table, write_measured},
     process::Process,
-    proxy::{Counts, Proxy},
+    proxy::Proxy,
     statistics::{cpu_seconds, median, resident_bytes},
 };
 
@@ -126,7 +126,7 @@ fn measure(
     let (begun, cpu) = (Instant::now(), cpu_seconds(&[id]));
     let loaded = ask(&mut process, "start", "initialized")?;
     let load = proxy.wait_until_quiet(LIMIT)?;
-    let (load_time, load_cpu) = (seconds_to_last(&load, begun), cpu_seconds(&[id]) - cpu);
+    let (load_time, load_cpu) = (seconds(Some(begun), load.last), cpu_seconds(&[id]) - cpu);
     if loaded != nodes as f64 {
         return Err(format!("{loaded} nodes instead of {nodes}").into());
     }
@@ -141,7 +141,7 @@ fn measure(
     let (begun, cpu) = (Instant::now(), cpu_seconds(&[id]));
     proxy.cut();
     let resync = proxy.wait_until_quiet(LIMIT)?;
-    let reconnect = resync.connected.saturating_duration_since(begun).as_secs_f64();
+    let reconnect = seconds(Some(begun), resync.connected);
     let resync_cpu = cpu_seconds(&[id]) - cpu;
 
     let events = ask(&mut process, "events", "events")?;
@@ -162,19 +162,20 @@ fn measure(
         resident / f64::from(1 << 20),
         idle,
         reconnect,
-        seconds_to_last(&resync, resync.connected),
+        seconds(resync.connected, resync.last),
         resync_cpu,
         resync.requests as f64,
         resync.most_in_flight as f64,
-        writes / seconds_to_last(&followed, begun),
+        writes / seconds(Some(begun), followed.last),
         followed_cpu * 1e6 / writes,
         followed.requests as f64 / writes,
         events / writes,
     ])
 }
 
-fn seconds_to_last(counts: &Counts, since: Instant) -> f64 {
-    counts.last.saturating_duration_since(since).as_secs_f64()
+/// The seconds between two events; 0 if one of them has not happened.
+fn seconds(from: Option<Instant>, to: Option<Instant>) -> f64 {
+    from.zip(to).map_or(0.0, |(from, to)| to.saturating_duration_since(from).as_secs_f64())
 }
 
 /// Sends a command, and returns the number behind the word that the reply begins with.

@@ -1,6 +1,6 @@
-//! Quantiles of measured values, and what Linux says about processes.
+//! Quantiles of measured values, and what Linux and Java say about processes.
 
-use std::fs;
+use std::{fs, process::Command, time::Duration};
 
 use xtask::Result;
 
@@ -64,26 +64,45 @@ pub(crate) fn kilobytes(text: &str, name: &str) -> Option<f64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<f64>().ok()? * 1024.0)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Every fifth percentile of durations, in microseconds, with the 99th in place of the last but one.
+pub(crate) fn distribution(durations: &mut [Duration]) -> Vec<f64> {
+    durations.sort();
+    let sorted: Vec<_> = durations.iter().map(|time| time.as_secs_f64() * 1e6).collect();
+    (0..=20)
+        .map(|step| quantile(&sorted, f64::from(step) / 20.0))
+        .chain([quantile(&sorted, 0.99)])
+        .collect()
+}
 
-    #[test]
-    fn a_quantile_is_the_nearest_rank() {
-        let values: Vec<_> = (1..=100).map(f64::from).collect();
-        assert_eq!(quantile(&values, 0.5), 50.0);
-        assert_eq!(quantile(&values, 0.99), 99.0);
-        assert_eq!(quantile(&values, 0.0), 1.0);
-        assert_eq!(quantile(&values, 1.0), 100.0);
-        assert_eq!(quantile(&[7.0], 0.99), 7.0);
-        assert_eq!(quantile(&[], 0.5), 0.0);
-        assert_eq!(median(&[9.0, 1.0, 5.0]), 5.0);
+/// The memory of servers: the used heap after a collection for Java, the resident and unshared memory of others.
+pub(crate) fn memory(roots: &[u32], java: bool) -> Result<f64> {
+    if java {
+        let mut used = 0.0;
+        for root in roots {
+            let jcmd =
+                |command: &str| Command::new("jcmd").arg(root.to_string()).arg(command).output();
+            jcmd("GC.run")?;
+            let output = jcmd("GC.heap_info")?;
+            used += used_heap(&String::from_utf8_lossy(&output.stdout)).ok_or("no heap of jcmd")?;
+        }
+        return Ok(used);
     }
+    let mut bytes = 0.0;
+    for (process, _) in tree(roots) {
+        let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
+        // The proportional size counts a shared page once for all the processes that map it.
+        bytes += kilobytes(&text, "Pss:").unwrap_or(0.0);
+    }
+    Ok(bytes)
+}
 
-    #[test]
-    fn a_name_with_spaces_and_parentheses_is_one_field() {
-        let text = "42 (a (b) c) S 7 1 1 0 -1 0 1 2 3 4 10 20 3 4 20 0 1";
-        assert_eq!(parse_stat(text), Some((42, 7, 37)));
-        assert_eq!(parse_stat("42 (a"), None);
-    }
+/// The used bytes of the generations in the output of `jcmd GC.heap_info`.
+fn used_heap(text: &str) -> Option<f64> {
+    let generations = text.lines().filter(|line| line.contains("generation"));
+    let used = generations.filter_map(|line| {
+        let rest = line.split_once("used ")?.1;
+        rest.split_once('K')?.0.parse::<f64>().ok()
+    });
+    let used: Vec<_> = used.collect();
+    (!used.is_empty()).then(|| used.iter().sum::<f64>() * 1024.0)
 }

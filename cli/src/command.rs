@@ -2,6 +2,7 @@
 
 use std::{process::ExitCode, time::Duration};
 
+use clap::Args;
 use docent::Client;
 
 use crate::{
@@ -10,13 +11,19 @@ use crate::{
     finish, no_runtime, runtime,
 };
 
+// A command with the connection options. A doc comment would be the description of each command.
+#[derive(Args)]
+pub(crate) struct Connected<C: Args> {
+    #[command(flatten)]
+    command: C,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
 /// A command that connects to a server.
 pub(crate) trait Command {
-    /// The connection options.
-    fn server(&self) -> &ServerArgs;
-
     /// Validates the arguments and reads the input, before the command connects.
-    fn prepare(&mut self) -> Result<(), Failure>;
+    fn prepare(&mut self, server: &ServerArgs) -> Result<(), Failure>;
 
     /// Runs the command.
     async fn run(&self, client: &Client) -> CommandResult;
@@ -26,10 +33,11 @@ pub(crate) trait Command {
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Connects, runs a command, and prints its error in one line.
-pub(crate) fn run(name: &str, mut command: impl Command) -> ExitCode {
+pub(crate) fn run<C: Command + Args>(name: &str, connected: Connected<C>) -> ExitCode {
+    let Connected { mut command, server } = connected;
     let run = async {
-        command.prepare()?;
-        let client = command.server().connect().await?;
+        command.prepare(&server)?;
+        let client = server.connect().await?;
         let mut result = command.run(&client).await;
         if let Err(failure) = &result
             && failure.code == exit::NO_NODE

@@ -18,7 +18,8 @@ const DEFAULT_SESSION_TIMEOUT: Duration = Duration::from_secs(15);
 /// Short, because commands are often run by hand.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The connection options. An option overrides its variable, which overrides the file.
+// The connection options. An option overrides its variable, which overrides the file. A doc comment would be the description
+// of each command.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ServerArgs {

@@ -62,19 +62,13 @@ pub(crate) struct Locks {
     json: bool,
     /// Path of the lock
     path: String,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 /// Changes within this time after the first one are shown together.
 const BATCH_DELAY: Duration = Duration::from_millis(20);
 
 impl Command for Locks {
-    fn server(&self) -> &ServerArgs {
-        &self.server
-    }
-
-    fn prepare(&mut self) -> Result<(), Failure> {
+    fn prepare(&mut self, _: &ServerArgs) -> Result<(), Failure> {
         validate_path(&self.path)
     }
 
@@ -259,16 +253,10 @@ pub(crate) struct Revoke {
     json: bool,
     /// Path of the lock, or of one lock node
     path: String,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 impl Command for Revoke {
-    fn server(&self) -> &ServerArgs {
-        &self.server
-    }
-
-    fn prepare(&mut self) -> Result<(), Failure> {
+    fn prepare(&mut self, _: &ServerArgs) -> Result<(), Failure> {
         validate_path(&self.path)
     }
 

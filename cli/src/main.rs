@@ -27,6 +27,7 @@ mod supervisor;
 mod tap;
 mod usage;
 
+use command::Connected;
 use exit::{CommandResult, Failure};
 
 /// A ZooKeeper client with Curator's locks, and tools for the ZooKeeper protocol.
@@ -57,18 +58,18 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<std::ffi::OsString>,
     },
-    Locks(locks::Locks),
-    Revoke(locks::Revoke),
-    Get(nodes::read::Get),
-    Set(nodes::write::Set),
-    Create(nodes::write::Create),
-    Delete(nodes::write::Delete),
-    Ls(nodes::read::Ls),
-    Stat(nodes::read::StatCommand),
-    Tree(nodes::tree::Tree),
-    Watch(nodes::watch::Watch),
-    Sync(nodes::read::SyncCommand),
-    Multi(nodes::multi::Multi),
+    Locks(Connected<locks::Locks>),
+    Revoke(Connected<locks::Revoke>),
+    Get(Connected<nodes::read::Get>),
+    Set(Connected<nodes::write::Set>),
+    Create(Connected<nodes::write::Create>),
+    Delete(Connected<nodes::write::Delete>),
+    Ls(Connected<nodes::read::Ls>),
+    Stat(Connected<nodes::read::StatCommand>),
+    Tree(Connected<nodes::tree::Tree>),
+    Watch(Connected<nodes::watch::Watch>),
+    Sync(Connected<nodes::read::SyncCommand>),
+    Multi(Connected<nodes::multi::Multi>),
     Decode(decode::Decode),
     Serve(serve::Serve),
     Tap(tap::TapCommand),

@@ -58,30 +58,3 @@ impl Arguments {
         text.parse().map_err(|_| format!("--{name} {text}: must be a number").into())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(line: &str) -> Result<Arguments> {
-        Arguments::parse(&line.split(' ').collect::<Vec<_>>(), &["quick"], &["locks"])
-    }
-
-    #[test]
-    fn words_flags_and_options_are_separated() {
-        let arguments = parse("etcd --quick --locks 500 cycle").unwrap();
-        assert_eq!(arguments.words(), ["etcd", "cycle"]);
-        assert!(arguments.flag("quick"));
-        assert_eq!(
-            (arguments.text("locks"), arguments.number("locks", 1).unwrap()),
-            (Some("500"), 500)
-        );
-    }
-
-    #[test]
-    fn a_missing_or_invalid_value_and_an_unknown_option_are_errors() {
-        assert!(parse("etcd --locks").is_err());
-        assert!(parse("etcd --other x").is_err());
-        assert!(parse("etcd --locks x").unwrap().number("locks", 1).is_err());
-    }
-}

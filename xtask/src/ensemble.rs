@@ -4,7 +4,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::zookeeper::Failure;
 use crate::{Java, KeptPort, Result, Server, Settings, four_letter_word};
 
 /// The servers of an ensemble. They are killed, and their files removed, on drop.
@@ -22,42 +21,6 @@ impl Ensemble {
 
     /// Like [`start`](Self::start), with the configuration and properties of `more` in each member.
     pub fn start_with(java: &Java, size: usize, more: &Settings) -> Result<Self> {
-        let mut last = None;
-        for _ in 0..START_ATTEMPTS {
-            match Self::try_start(java, size, more) {
-                Ok(ensemble) => return Ok(ensemble),
-                // Another process took one of the ports meanwhile: retry with new ports.
-                Err(Failure::Died(text)) => last = Some(text),
-                Err(Failure::Other(error)) => return Err(error),
-            }
-        }
-        Err(format!("the ensemble did not start: {}", last.unwrap_or_default()).into())
-    }
-
-    /// Returns the connect string of all members.
-    pub fn connect(&self) -> String {
-        let addresses: Vec<_> = self.members.iter().map(|m| m.address().to_string()).collect();
-        addresses.join(",")
-    }
-
-    /// Returns the number of members, running or not.
-    pub fn size(&self) -> usize {
-        self.members.len()
-    }
-
-    /// Returns a member; the first is 0.
-    #[expect(clippy::indexing_slicing, reason = "for tests, which know the size")]
-    pub fn member(&self, index: usize) -> &Server {
-        &self.members[index]
-    }
-
-    /// Returns a member, to stop, kill or start it.
-    #[expect(clippy::indexing_slicing, reason = "for tests, which know the size")]
-    pub fn member_mut(&mut self, index: usize) -> &mut Server {
-        &mut self.members[index]
-    }
-
-    fn try_start(java: &Java, size: usize, more: &Settings) -> std::result::Result<Self, Failure> {
         // A member has three ports: for followers, for elections, for clients.
         let ports: io::Result<Vec<_>> = (0..3 * size).map(|_| KeptPort::free()).collect();
         let ports = ports?;
@@ -83,15 +46,40 @@ impl Ensemble {
                 config: config.clone(),
                 properties: properties.clone(),
             };
-            let mut member = Server::new(java, settings).map_err(Failure::Other)?;
-            member.spawn().map_err(Failure::Other)?;
+            let mut member = Server::new(java, settings)?;
+            member.spawn()?;
             members.push(member);
         }
         // After all were started: no member serves clients before there is a majority.
         for member in &mut members {
-            member.wait_until_ready()?;
+            if !member.wait_until_ready()? {
+                return Err(format!("the ensemble did not start: {}", member.end_of_log()).into());
+            }
         }
         Ok(Self { members, _ports: ports })
+    }
+
+    /// Returns the connect string of all members.
+    pub fn connect(&self) -> String {
+        let addresses: Vec<_> = self.members.iter().map(|m| m.address().to_string()).collect();
+        addresses.join(",")
+    }
+
+    /// Returns the number of members, running or not.
+    pub fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Returns a member; the first is 0.
+    #[expect(clippy::indexing_slicing, reason = "for tests, which know the size")]
+    pub fn member(&self, index: usize) -> &Server {
+        &self.members[index]
+    }
+
+    /// Returns a member, to stop, kill or start it.
+    #[expect(clippy::indexing_slicing, reason = "for tests, which know the size")]
+    pub fn member_mut(&mut self, index: usize) -> &mut Server {
+        &mut self.members[index]
     }
 }
 
@@ -124,5 +112,3 @@ const TICK_TIME: Duration = Duration::from_millis(200);
 
 /// The limits for the initial synchronization and for later lag, in ticks.
 const LIMITS: [(&str, &str); 2] = [("initLimit", "50"), ("syncLimit", "5")];
-
-const START_ATTEMPTS: u32 = 3;

@@ -103,7 +103,7 @@ impl Java {
         }
 
         fs::create_dir_all(&compiled)?;
-        let unfinished = crate::TemporaryDirectory::new("javac")?;
+        let unfinished = crate::TemporaryDirectory::new_in(&compiled, "javac")?;
         let output = Command::new(&self.javac)
             .args([
                 "-Xlint:all,-processing,-path,-classfile",
@@ -124,14 +124,8 @@ impl Java {
             let errors = String::from_utf8_lossy(&output.stderr);
             return Err(format!("javac {}: {}\n{errors}", source.display(), output.status).into());
         }
-        // A rename works only within a file system, so the classes are copied to the same directory first.
-        let unique = unfinished.path().file_name().ok_or("a directory without a name")?.display();
-        let staged = compiled.join(format!(".{unique}"));
-        copy_directory(unfinished.path(), &staged)?;
-        if fs::rename(&staged, &classes).is_err() {
-            // A concurrent run or test has created the directory.
-            let _ = fs::remove_dir_all(&staged);
-        }
+        // Fails if a concurrent run or test has created the directory.
+        let _ = fs::rename(unfinished.path(), &classes);
         if classes.is_dir() { Ok(classes) } else { Err("the compiled classes were removed".into()) }
     }
 
@@ -178,18 +172,4 @@ fn program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut directories = home.into_iter().chain(env::split_paths(&path));
     directories.find_map(|directory| Some(directory.join(&name)).filter(|file| file.is_file()))
-}
-
-fn copy_directory(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy_directory(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
 }

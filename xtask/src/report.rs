@@ -59,25 +59,3 @@ impl Report {
         if self.has_failed(is_ci) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::Report;
-
-    #[test]
-    fn only_checks_that_ran_have_passed() {
-        let mut report = Report::default();
-        assert_eq!((report.has_failed(true), &*report.summary(true)), (false, "all checks passed"));
-        report.leave_out("advisories", "cargo-deny is not installed");
-        let text = "skipped: advisories\nall other checks passed";
-        assert_eq!((report.has_failed(true), &*report.summary(true)), (false, text));
-        report.skip("gssapi", "no headers");
-        let text = "skipped: gssapi; advisories\nall other checks passed";
-        assert_eq!((report.has_failed(false), &*report.summary(false)), (false, text));
-        let text = "CI is set, so a skipped check is a failure\nskipped: gssapi; advisories";
-        assert_eq!((report.has_failed(true), &*report.summary(true)), (true, text));
-        report.fail("lints");
-        let text = "failed: lints\nskipped: gssapi; advisories";
-        assert_eq!((report.has_failed(false), &*report.summary(false)), (true, text));
-    }
-}

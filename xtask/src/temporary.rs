@@ -14,10 +14,15 @@ pub struct TemporaryDirectory {
 impl TemporaryDirectory {
     /// Creates `docent-NAME-PROCESS-RANDOM`.
     pub fn new(name: &str) -> io::Result<Self> {
+        Self::new_in(&std::env::temp_dir(), name)
+    }
+
+    /// Creates it in another directory than the system's.
+    pub fn new_in(parent: &Path, name: &str) -> io::Result<Self> {
         loop {
             let random = RandomState::new().build_hasher().finish();
             let name = format!("docent-{name}-{}-{random:016x}", std::process::id());
-            let path = std::env::temp_dir().join(name);
+            let path = parent.join(name);
             match fs::create_dir(&path) {
                 Ok(()) => return Ok(Self { path }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

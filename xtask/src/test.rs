@@ -350,24 +350,3 @@ fn take_hermetic(arguments: &[String]) -> (bool, Vec<String>) {
     own.extend(rest.unwrap_or_default().iter().cloned());
     (hermetic, own)
 }
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::{minutes, take_hermetic};
-
-    #[test]
-    fn a_duration_has_minutes_and_seconds() {
-        assert_eq!(minutes(Duration::from_millis(59_900)), "59 s");
-        assert_eq!(minutes(Duration::from_secs(729)), "12 min 9 s");
-    }
-
-    #[test]
-    fn only_the_flag_before_the_separator_is_taken() {
-        let arguments = ["--hermetic", "--test", "x", "--", "--hermetic"].map(String::from);
-        let (hermetic, rest) = take_hermetic(&arguments);
-        assert!(hermetic);
-        assert_eq!(rest, ["--test", "x", "--", "--hermetic"]);
-    }
-}

@@ -49,7 +49,7 @@ pub struct Server {
     settings: Settings,
     address: SocketAddr,
     /// Absent if the settings have the port.
-    port: Option<KeptPort>,
+    _port: Option<KeptPort>,
     directory: TemporaryDirectory,
     process: Option<Child>,
 }
@@ -71,7 +71,7 @@ impl Server {
             java: java.clone(),
             classes: java.compile(&source)?,
             address: free.as_ref().map_or(fixed, KeptPort::address),
-            port: free,
+            _port: free,
             settings,
             directory: TemporaryDirectory::new("zookeeper")?,
             process: None,
@@ -81,24 +81,14 @@ impl Server {
     /// Starts the server after [`Server::stop`] or [`Server::kill`], with the same port and data, and waits until it
     /// replies.
     pub fn start_again(&mut self) -> Result<()> {
-        let mut last = None;
         for _ in 0..START_ATTEMPTS {
             self.spawn()?;
-            match self.wait_until_ready() {
-                Ok(()) => return Ok(()),
-                // Another process took the port meanwhile: retry with another one.
-                Err(Failure::Died(text)) if self.port.is_some() && self.is_new() => {
-                    let free = KeptPort::free()?;
-                    self.address = free.address();
-                    self.port = Some(free);
-                    last = Some(text);
-                }
-                // A fixed port may be busy for a moment after its last user: retry.
-                Err(Failure::Died(text)) => last = Some(text),
-                Err(Failure::Other(error)) => return Err(error),
+            if self.wait_until_ready()? {
+                return Ok(());
             }
+            // A fixed port may be busy for a moment after its last user: retry.
         }
-        Err(format!("ZooKeeper did not start: {}", last.unwrap_or_default()).into())
+        Err(format!("ZooKeeper did not start: {}", self.end_of_log()).into())
     }
 
     /// Returns `127.0.0.1:PORT`.
@@ -140,11 +130,6 @@ impl Server {
     /// Sends a four letter word such as `ruok` or `srvr` and returns the reply.
     pub fn four_letter_word(&self, word: &str) -> io::Result<String> {
         four_letter_word(self.address, word)
-    }
-
-    /// Whether the server has never replied, so that no client can know its address.
-    fn is_new(&self) -> bool {
-        !self.directory.path().join(READY_FILE).exists()
     }
 
     /// Starts the process without waiting for a reply.
@@ -196,44 +181,26 @@ impl Server {
         text
     }
 
-    /// Waits until the process of [`Server::spawn`] serves clients. Kills the process if it does not.
-    pub(crate) fn wait_until_ready(&mut self) -> std::result::Result<(), Failure> {
-        let outcome = self.wait();
-        if outcome.is_err() {
-            let _ = self.kill();
-        }
-        outcome
-    }
-
-    fn wait(&mut self) -> std::result::Result<(), Failure> {
-        let data = self.data();
+    /// Waits until the process of [`Server::spawn`] serves clients. Returns whether it does, or has ended; kills it if it does
+    /// neither.
+    pub(crate) fn wait_until_ready(&mut self) -> Result<bool> {
         let deadline = Instant::now() + START_TIMEOUT;
         while Instant::now() < deadline {
             let ended = self.process.as_mut().map(Child::try_wait).transpose()?.flatten();
-            if let Some(status) = ended {
-                return Err(Failure::Died(format!("{status}; {}", self.end_of_log())));
+            if ended.is_some() {
+                self.kill()?;
+                return Ok(false);
             }
-            // Another server may have taken the port, so a reply alone is not enough.
-            if self.four_letter_word("ruok").is_ok_and(|reply| reply == "imok")
-                && self.has_data_directory(&data)
-            {
-                File::create(self.directory.path().join(READY_FILE))?;
-                return Ok(());
+            if self.four_letter_word("ruok").is_ok_and(|reply| reply == "imok") {
+                return Ok(true);
             }
             thread::sleep(POLL_INTERVAL);
         }
-        let log = self.end_of_log();
-        Err(Failure::Other(format!("no reply within {START_TIMEOUT:?}; {log}").into()))
+        self.kill()?;
+        Err(format!("no reply within {START_TIMEOUT:?}; {}", self.end_of_log()).into())
     }
 
-    /// Whether the server that replies uses this data directory.
-    fn has_data_directory(&self, data: &Path) -> bool {
-        let name = self.directory.path().file_name().unwrap_or(data.as_os_str());
-        let configuration = self.four_letter_word("conf").unwrap_or_default();
-        configuration.contains(&*name.to_string_lossy())
-    }
-
-    fn end_of_log(&self) -> String {
+    pub(crate) fn end_of_log(&self) -> String {
         end_of_log(&self.directory.path().join("log"))
     }
 }
@@ -263,18 +230,6 @@ pub fn four_letter_word(address: SocketAddr, word: &str) -> io::Result<String> {
     Ok(reply)
 }
 
-/// Why a start failed. A server that died may have found its port in use.
-pub(crate) enum Failure {
-    Died(String),
-    Other(crate::Error),
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Other(error.into())
-    }
-}
-
 /// The properties that the tests require.
 const SYSTEM_PROPERTIES: [(&str, &str); 4] = [
     // Containers and TTL nodes.
@@ -286,10 +241,7 @@ const SYSTEM_PROPERTIES: [(&str, &str); 4] = [
     ("zookeeper.4lw.commands.whitelist", "*"),
 ];
 
-/// The file that exists once the server has replied.
-const READY_FILE: &str = "ready";
-
-/// Enough for races for a port, few enough for a broken installation.
+/// Enough for a busy port, few enough for a broken installation.
 const START_ATTEMPTS: u32 = 5;
 
 /// A start takes about a second. On two processors at a load of 15, more than a minute was seen.

@@ -262,17 +262,3 @@ impl Report {
         all.find(|(key, _)| **key == (null, workload, peer)).map(|(_, rounds)| rounds)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::Report;
-
-    #[test]
-    fn a_failed_round_is_not_in_the_document() {
-        let mut report = Report::new(false, &[]);
-        let without = report.text();
-        report.round(true, "get-seq", "a-peer", Err("exit status: 2".into()));
-        assert_eq!(report.text(), without);
-        assert_eq!(report.failures, ["round failed: null get-seq with a-peer: exit status: 2"]);
-    }
-}

@@ -15,7 +15,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use xtask::{
-    Arguments, Result,
+    Arguments, Result, TemporaryDirectory,
     command::{find, output},
 };
 
@@ -23,15 +23,14 @@ use super::{
     microseconds, random,
     resource::{Record, Resource, is_of},
     results,
-    servers::{Additions, Agent, Kind, Servers, pooler},
+    servers::{Kind, Servers, pooler, send, start_this_program},
     services::{ENTRIES, Entry, entry},
 };
-use crate::{proxy::Proxy, statistics};
+use crate::{process::Process, proxy::Proxy, statistics};
 
 /// A fault, and the services that it applies to.
 pub(crate) struct Fault {
     pub(crate) name: &'static str,
-    pub(crate) what: &'static str,
     pub(crate) services: fn(&Entry) -> bool,
     /// Whether the servers write to the disk.
     pub(crate) fsync: bool,
@@ -49,87 +48,28 @@ fn is_postgres(service: &Entry) -> bool {
     service.kind == Kind::Postgres
 }
 
+/// The faults, which docs/LOCK-SERVICES.md describes.
 pub(crate) const FAULTS: [Fault; 13] = [
-    Fault {
-        name: "none",
-        what: "no fault: the holder releases, and the waiter acquires",
-        services: |_| true,
-        fsync: true,
-    },
-    Fault {
-        name: "holder-stopped",
-        what: "the holder's process is stopped (SIGSTOP) until the waiter has acquired the lock, at most four \
-               leases, and continued",
-        services: |_| true,
-        fsync: true,
-    },
-    Fault {
-        name: "server-stopped",
-        what: "all servers are stopped (SIGSTOP) for one and a half leases, and continued",
-        services: has_server,
-        fsync: true,
-    },
-    Fault {
-        name: "server-killed",
-        what: "all servers are killed (SIGKILL) and started with their data, which is durable",
-        services: has_server,
-        fsync: true,
-    },
-    Fault {
-        name: "server-killed-volatile",
-        what: "the same with Redis without persistence, its default in many installations",
-        services: is_redis,
-        fsync: false,
-    },
-    Fault {
-        name: "server-restored",
-        what: "all servers are killed and started with a copy of their data from before the acquire",
-        services: |service| service.has_lease && service.name != "zookeeper-docent-pipelined",
-        fsync: true,
-    },
-    Fault {
-        name: "reply-lost",
-        what: "the reply to the holder's acquire is lost with its connection; the holder retries",
-        services: has_server,
-        fsync: true,
-    },
-    Fault {
-        name: "clock-moved",
-        what: "the wall clock of all servers jumps forward by an hour (libfaketime)",
-        services: is_redis,
-        fsync: true,
-    },
-    Fault {
-        name: "redis-failover",
-        what: "the primary is killed and its replica promoted, which has not received the key yet",
-        services: |service| service.kind == Kind::Redis,
-        fsync: true,
-    },
-    Fault {
-        name: "majority-restarted",
-        what: "two of three servers without persistence are killed and started",
-        services: |service| service.kind == Kind::Redis3,
-        fsync: false,
-    },
-    Fault {
-        name: "backend-killed",
-        what: "the backend of the holder is ended by pg_terminate_backend",
-        services: is_postgres,
-        fsync: true,
-    },
-    Fault {
-        name: "pooler",
-        what: "no fault, but holder and waiter are behind pgbouncer in transaction mode",
-        services: is_postgres,
-        fsync: true,
-    },
-    Fault {
-        name: "lease-revoked",
-        what: "the waiter's lease is revoked while it waits, then the holder releases, and a third contender comes",
-        services: |service| service.kind == Kind::Etcd,
-        fsync: true,
-    },
+    fault("none", |_| true),
+    fault("holder-stopped", |_| true),
+    fault("server-stopped", has_server),
+    fault("server-killed", has_server),
+    Fault { fsync: false, ..fault("server-killed-volatile", is_redis) },
+    fault("server-restored", |service| {
+        service.has_lease && service.name != "zookeeper-docent-pipelined"
+    }),
+    fault("reply-lost", has_server),
+    fault("clock-moved", is_redis),
+    fault("redis-failover", |service| service.kind == Kind::Redis),
+    Fault { fsync: false, ..fault("majority-restarted", |service| service.kind == Kind::Redis3) },
+    fault("backend-killed", is_postgres),
+    fault("pooler", is_postgres),
+    fault("lease-revoked", |service| service.kind == Kind::Etcd),
 ];
+
+const fn fault(name: &'static str, services: fn(&Entry) -> bool) -> Fault {
+    Fault { name, services, fsync: true }
+}
 
 /// The lease of all services: etcd grants no shorter one, and ZooKeeper's limit is one second here.
 const LEASE: Duration = Duration::from_secs(2);
@@ -139,6 +79,9 @@ const LIMIT: Duration = Duration::from_secs(4 * LEASE.as_secs());
 
 /// glibc's allocator in front of Redis's jemalloc, which reads the clock before libfaketime is ready for it.
 const MALLOC: &str = "/lib/x86_64-linux-gnu/libc_malloc_debug.so.0";
+
+/// The name of the file with the offset of libfaketime.
+const OFFSET: &str = "offset";
 
 /// The time for a waiter to join the queue, and for late writes to arrive: several steps of a holder.
 const SETTLE: Duration = Duration::from_millis(400);
@@ -150,8 +93,8 @@ struct Scene<'a> {
     fsync: bool,
     servers: Servers,
     resource: Resource,
-    /// The file from which libfaketime reads its offset.
-    clock: Option<std::path::PathBuf>,
+    /// The directory of the file from which libfaketime reads its offset.
+    clock: Option<TemporaryDirectory>,
 }
 
 /// The result of one round.
@@ -255,33 +198,35 @@ fn summary(
 
 impl<'a> Scene<'a> {
     fn new(fault: &'a str, service: &'static Entry, fsync: bool) -> Result<Self> {
-        let mut additions = Additions::default();
-        let mut clock = None;
+        let (mut environment, mut clock) = (Vec::new(), None);
         if fault == "clock-moved" {
             let library = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
             fs::metadata(library).map_err(|_| "no libfaketime (Debian package libfaketime)")?;
-            let file = std::env::temp_dir().join(format!("docent-clock-{:x}", random()));
+            let directory = TemporaryDirectory::new("clock")?;
+            let file = directory.path().join(OFFSET);
             fs::write(&file, "+0\n")?;
-            let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-            additions.environment = vec![
-                variable("LD_PRELOAD", &format!("{MALLOC}:{library}")),
-                variable("FAKETIME_TIMESTAMP_FILE", &file.display().to_string()),
-                variable("FAKETIME_NO_CACHE", "1"),
-                variable("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+            environment = vec![
+                ("LD_PRELOAD", format!("{MALLOC}:{library}")),
+                ("FAKETIME_TIMESTAMP_FILE", file.display().to_string()),
+                ("FAKETIME_NO_CACHE", "1".into()),
+                ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
             ];
-            clock = Some(file);
+            clock = Some(directory);
         }
-        let servers = Servers::start_with(service.kind, fsync, &additions)?;
+        let servers = Servers::start_with(service.kind, fsync, &environment)?;
         Ok(Self { fault, service, fsync, servers, resource: Resource::start()?, clock })
     }
 
     /// Starts a contender for all locks of a batch.
-    fn agent(&self, name: &str, addresses: &[String], locks: &[String]) -> Result<Agent> {
+    fn agent(&self, name: &str, addresses: &[String], locks: &[String]) -> Result<Process> {
         let lease = LEASE.as_millis().to_string();
         let (addresses, locks) = (addresses.join(","), locks.join(","));
         let words = ["locks", "client", self.service.name, "agent", "--agent", name];
         let options = ["--addresses", &addresses, "--lease-ms", &lease, "--locks", &locks];
-        Agent::start(&[&words[..], &options, &["--resource", &self.resource.address()]].concat())
+        let resource = ["--resource", &self.resource.address()];
+        let mut agent = start_this_program(&[&words[..], &options, &resource].concat())?;
+        agent.expect("ready")?;
+        Ok(agent)
     }
 
     fn batch(&mut self, count: usize) -> Result<Vec<Round>> {
@@ -304,8 +249,8 @@ impl<'a> Scene<'a> {
     }
 
     /// Lets an agent acquire all locks.
-    fn acquire(&self, agent: &mut Agent, name: &str, locks: &[String]) -> Result<()> {
-        agent.command("acquire")?;
+    fn acquire(&self, agent: &mut Process, name: &str, locks: &[String]) -> Result<()> {
+        agent.send("acquire")?;
         if self.resource.wait_for(name, locks, 5 * LEASE) {
             return Ok(());
         }
@@ -333,17 +278,17 @@ impl<'a> Scene<'a> {
         let mut holder = self.agent("holder", &addresses, locks)?;
         let mut waiter = self.agent("waiter", &addresses, locks)?;
         self.acquire(&mut holder, "holder", locks)?;
-        waiter.command("acquire")?;
+        waiter.send("acquire")?;
         thread::sleep(SETTLE);
         let since = microseconds();
         let all = usize::MAX;
         match self.fault {
-            "none" => holder.command("release")?,
+            "none" => holder.send("release")?,
             "holder-stopped" => {
-                holder.signal(Signal::SIGSTOP)?;
+                send(holder.id(), Signal::SIGSTOP)?;
                 self.resource.wait_for("waiter", locks, LIMIT);
                 thread::sleep(SETTLE / 4);
-                holder.signal(Signal::SIGCONT)?;
+                send(holder.id(), Signal::SIGCONT)?;
                 thread::sleep(SETTLE);
             }
             "server-stopped" => {
@@ -367,8 +312,8 @@ impl<'a> Scene<'a> {
                 self.servers.start_again()?;
             }
             "clock-moved" => {
-                let file = self.clock.as_ref().ok_or("no clock")?;
-                let text = fs::read_to_string(file)?;
+                let file = self.clock.as_ref().ok_or("no clock")?.path().join(OFFSET);
+                let text = fs::read_to_string(&file)?;
                 let offset: u64 = text.trim().trim_start_matches('+').parse()?;
                 fs::write(file, format!("+{}\n", offset + 3600))?;
             }
@@ -404,7 +349,7 @@ impl<'a> Scene<'a> {
         self.servers.kill(usize::MAX)?;
         redis(&port, &["REPLICAOF", "NO", "ONE"])?;
         let mut waiter = self.agent("waiter", replica.addresses(), locks)?;
-        waiter.command("acquire")?;
+        waiter.send("acquire")?;
         self.resource.wait_for("waiter", locks, LIMIT);
         thread::sleep(SETTLE);
         drop((holder, waiter));
@@ -424,9 +369,9 @@ impl<'a> Scene<'a> {
         proxies.iter().for_each(Proxy::lose_next_replies);
         let since = microseconds();
         self.acquire(&mut holder, "holder", locks)?;
-        waiter.command("acquire")?;
+        waiter.send("acquire")?;
         thread::sleep(SETTLE);
-        holder.command("release")?;
+        holder.send("release")?;
         self.resource.wait_for("waiter", locks, LIMIT);
         thread::sleep(SETTLE);
         Ok(since)
@@ -439,25 +384,17 @@ impl<'a> Scene<'a> {
         let mut waiter = self.agent("waiter", addresses, locks)?;
         let mut third = self.agent("third", addresses, locks)?;
         self.acquire(&mut holder, "holder", locks)?;
-        waiter.command("acquire")?;
+        waiter.send("acquire")?;
         thread::sleep(SETTLE);
         let since = microseconds();
-        waiter.command("disturb")?;
-        waiter.wait_for("disturbed")?;
-        holder.command("release")?;
+        waiter.send("disturb")?;
+        waiter.expect("disturbed")?;
+        holder.send("release")?;
         self.resource.wait_for("waiter", locks, SETTLE);
-        third.command("acquire")?;
+        third.send("acquire")?;
         self.resource.wait_for("third", locks, LIMIT);
         thread::sleep(SETTLE);
         Ok(since)
-    }
-}
-
-impl Drop for Scene<'_> {
-    fn drop(&mut self) {
-        if let Some(file) = &self.clock {
-            let _ = fs::remove_file(file);
-        }
     }
 }
 
@@ -476,41 +413,4 @@ fn terminate_backends(address: &str) -> Result<()> {
 fn redis(address: &str, words: &[&str]) -> Result<String> {
     let (host, port) = address.split_once(':').ok_or("an address without a port")?;
     output(Command::new("redis-cli").args(["-h", host, "-p", port]).args(words))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_round_counts_once_however_often_its_holder_wrote_late() {
-        let mut record = Record::default();
-        record.enter("holder.1", Some(1), 10);
-        record.enter("waiter.1", Some(2), 20);
-        record.write("holder.1", Some(1), 15);
-        record.write("holder.1", Some(1), 25);
-        let violated = Round { record, next_after: Some(10.0), holder_said_lost: true };
-        let rounds = [violated, Round::default()];
-        let line = summary(&FAULTS[1], &ENTRIES[0], true, &rounds, None, Duration::ZERO);
-        assert_eq!((&line["rounds"], &line["violations"]), (&json!(2), &json!(1)));
-        assert_eq!((&line["late_writes"], &line["wrong_answers"]), (&json!(2), &json!(1)));
-        assert_eq!(line["violations_despite_token"], json!(0));
-        assert_eq!((&line["next_acquired"], &line["said_lost"]), (&json!(1), &json!(1)));
-    }
-
-    #[test]
-    fn a_service_without_tokens_has_no_column_for_them() {
-        let mut record = Record::default();
-        record.enter("holder.1", None, 10);
-        let round = Round { record, ..Round::default() };
-        let line = summary(&FAULTS[1], &ENTRIES[4], true, &[round], None, Duration::ZERO);
-        assert_eq!(line.get("violations_despite_token"), None);
-    }
-
-    #[test]
-    fn every_fault_is_about_a_service() {
-        for fault in &FAULTS {
-            assert!(ENTRIES.iter().any(fault.services), "{}", fault.name);
-        }
-    }
 }

@@ -5,7 +5,6 @@
 //! is written from those.
 
 mod agent;
-mod choosing;
 mod faults;
 mod matrix;
 mod report;
@@ -14,7 +13,6 @@ mod results;
 mod servers;
 mod services;
 mod speed;
-mod statistics;
 mod workloads;
 
 use std::{

@@ -1,283 +1,238 @@
-//! docs/LOCK-SERVICES.md and the guide's chapter on choosing a lock, from the measured values.
+//! docs/LOCK-SERVICES.md and the guide's chapter on choosing a lock: `report.md` and `choosing.md`, in which `{{FIGURE}}`
+//! is what was measured.
+//!
+//! | figure | what |
+//! |---|---|
+//! | `measured` | when and where it was measured |
+//! | `version SERVER` | the version of the installed server |
+//! | `speed CELL.FIELD ...` | a row for each service: the medians of these fields, see [`Values::speed`] |
+//! | `faults FAULT` | a table with a row for each service that the fault applies to |
+//! | `late`, `token`, `next` or `after`, of `FAULT SERVICE` | one value of such a row |
+//! | `cycle`, `waiting` or `overtakes`, of `SERVICE` | one value of its speed |
 
-use std::{fmt::Write as _, fs};
+use std::fs;
 
 use serde_json::Value;
 
-use xtask::Result;
+use xtask::{Result, workspace::root};
 
-use super::{
-    choosing,
-    faults::FAULTS,
-    results::{self, LONGEST, MEDIAN, P5, P99, at, field, runs, together},
-    servers::Kind,
-    services::{ENTRIES, Entry},
-    speed::{cell, median_of},
+use super::{faults::FAULTS, results, services::ENTRIES};
+use crate::{
+    markdown::number,
+    statistics::{median, quantile},
 };
-use crate::{markdown::number, statistics};
 
-/// Writes the document and the guide's chapter.
+/// The texts, and the documents below `docs` that are made of them.
+const DOCUMENTS: [(&str, &str); 2] = [
+    (include_str!("report.md"), "LOCK-SERVICES.md"),
+    (include_str!("choosing.md"), "guide/src/choosing.md"),
+];
+
+/// Writes the documents.
 pub(crate) fn run() -> Result<()> {
-    let (speed, faults) = (results::read("speed")?, results::read("faults")?);
-    let root = xtask::workspace::root();
-    let text = fs::read_to_string(root.join("benches/src/locks/report.md"))?;
-    let docs = root.join("docs");
-    let text = text
-        .replace("{{measured}}", &measured(&speed, &faults))
-        .replace("{{services}}", &services(&speed))
-        .replace("{{cycle}}", &cycle(&speed))
-        .replace("{{handoff}}", &handoff(&speed))
-        .replace("{{fairness}}", &fairness(&speed))
-        .replace("{{throughput}}", &throughput(&speed))
-        .replace("{{cost}}", &cost(&speed))
-        .replace("{{faults}}", &fault_tables(&faults));
-    let path = docs.join("LOCK-SERVICES.md");
-    fs::write(&path, text)?;
-    println!("{} written", path.display());
-    let template = fs::read_to_string(root.join("benches/src/locks/choosing.md"))?;
-    let path = docs.join("guide/src/choosing.md");
-    fs::write(&path, choosing::text(&template, &speed, &faults)?)?;
-    println!("{} written", path.display());
+    let values = Values { speed: results::read("speed")?, faults: results::read("faults")? };
+    for (text, document) in DOCUMENTS {
+        let path = root().join("docs").join(document);
+        fs::write(&path, values.fill(text)?)?;
+        println!("{} written", path.display());
+    }
     Ok(())
 }
 
-fn is_missing(speed: &[Value], service: &Entry) -> bool {
-    speed.iter().any(|line| line["service"] == service.name && line["missing"] == true)
+/// The measured values.
+#[derive(Default)]
+struct Values {
+    speed: Vec<Value>,
+    faults: Vec<Value>,
 }
 
-/// One row for each service; a missing one says so.
-fn rows(speed: &[Value], columns: usize, row: impl Fn(&Entry) -> String) -> String {
-    let mut text = String::new();
-    for service in &ENTRIES {
-        if is_missing(speed, service) {
-            let _ = writeln!(
-                text,
-                "| {} | its server, or what builds its client, is not installed {}|",
-                service.name,
-                "| ".repeat(columns - 1)
-            );
-        } else {
-            let _ = writeln!(text, "| {} | {} |", service.name, row(service));
+impl Values {
+    /// Replaces the figures of a text.
+    fn fill(&self, text: &str) -> Result<String> {
+        let mut parts = text.split("{{");
+        let mut filled = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (figure, rest) = part.split_once("}}").ok_or("a figure without an end")?;
+            filled.push_str(&self.figure(figure)?);
+            filled.push_str(rest);
         }
+        Ok(filled)
     }
-    text
-}
 
-fn measured(speed: &[Value], faults: &[Value]) -> String {
-    let mut dates: Vec<_> =
-        speed.iter().chain(faults).filter_map(|line| line["date"].as_str()).collect();
-    dates.sort_unstable();
-    dates.dedup();
-    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let model = model.map_or("unknown processor", |(_, name)| name).trim().to_owned();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let kernel: Vec<_> = kernel.split(['.', '-']).take(2).collect();
-    let loads = speed.iter().filter_map(|line| line["load"].as_f64());
-    let mut loads: Vec<_> = loads.collect();
-    loads.sort_by(f64::total_cmp);
-    let median = (!loads.is_empty()).then(|| statistics::quantile(&loads, 0.5));
-    let is_loaded = median.is_some_and(|median| median > cores as f64);
-    format!(
-        "Measured on {}, on a machine with {cores} cores ({model}), Linux {}. {}While the speed was measured, the load \
-         average of a minute was {} to {}, {} in the median, with the load of the measurement itself.",
-        dates.join(" and "),
-        kernel.join("."),
-        if is_loaded { "It was shared and loaded. " } else { "" },
-        number(loads.first().copied()),
-        number(loads.last().copied()),
-        number(median),
-    )
-}
+    fn figure(&self, figure: &str) -> Result<String> {
+        let words: Vec<_> = figure.split_whitespace().collect();
+        let value = match words.as_slice() {
+            ["measured"] => return Ok(self.measured()),
+            ["version", server] => return version(server),
+            ["speed", columns @ ..] => return Ok(self.speed_rows(columns)),
+            ["faults", fault] => return self.fault_table(fault),
+            ["late", fault, service] => self.share(fault, service, "violations"),
+            ["token", fault, service] => self.share(fault, service, "violations_despite_token"),
+            ["next", fault, service] => self.share(fault, service, "next_acquired"),
+            ["after", fault, service] => {
+                self.runs(fault, service).last().and_then(|run| run["next_after_ms"].as_f64())
+            }
+            ["cycle", service] => self.speed(service, "cycle.p5"),
+            ["waiting", service] => self.speed(service, "waiters.flights_per_second"),
+            ["overtakes", service] => self.speed(service, "handoff-8.grants_that_overtake"),
+            _ => return Err(format!("no figure {figure:?}").into()),
+        };
+        Ok(number(value))
+    }
 
-fn services(speed: &[Value]) -> String {
-    let table = rows(speed, 4, |service| {
-        let token = service.token.unwrap_or("none");
+    fn measured(&self) -> String {
+        let lines = self.speed.iter().chain(&self.faults);
+        let mut dates: Vec<_> = lines.filter_map(|line| line["date"].as_str()).collect();
+        dates.sort_unstable();
+        dates.dedup();
+        let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let model = model.map_or("unknown processor", |(_, name)| name).trim();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let kernel: Vec<_> = kernel.split(['.', '-']).take(2).collect();
+        let mut loads: Vec<_> =
+            self.speed.iter().filter_map(|line| line["load"].as_f64()).collect();
+        loads.sort_by(f64::total_cmp);
+        let middle = (!loads.is_empty()).then(|| quantile(&loads, 0.5));
+        let is_loaded = middle.is_some_and(|middle| middle > cores as f64);
         format!(
-            "{} | {} | {} | {}",
-            service.client,
-            service.held,
-            token,
-            if service.has_lease { "time" } else { "its connection or process" }
+            "Measured on {}, on a machine with {cores} cores ({model}), Linux {}. {}While the speed was measured, the load \
+             average of a minute was {} to {}, {} in the median, with the load of the measurement itself.",
+            dates.join(" and "),
+            kernel.join("."),
+            if is_loaded { "It was shared and loaded. " } else { "" },
+            number(loads.first().copied()),
+            number(loads.last().copied()),
+            number(middle),
         )
-    });
-    let mut text = format!(
-        "| service | client, and how it waits | \"do I still hold it?\" is answered by | fencing token | a holder's end is shown by |\n\
-         |---|---|---|---|---|\n{table}\n\
-         | server | version | fsync on | fsync off |\n|---|---|---|---|\n"
-    );
-    for kind in [Kind::ZooKeeper, Kind::Etcd, Kind::Redis, Kind::Postgres, Kind::MariaDb] {
-        let version = kind.version().unwrap_or_else(|error| error.to_string());
-        let (on, off) = kind.durability();
-        let _ = writeln!(text, "| {kind:?} | {version} | {on} | {off} |");
     }
-    text
-}
 
-fn cycle(speed: &[Value]) -> String {
-    rows(speed, 11, |service| {
-        let on = cell(speed, service.name, "cycle", "", true);
-        let off = cell(speed, service.name, "cycle", "", false);
-        let count = cell(speed, service.name, "count", "", true);
-        let has_server = service.kind != Kind::File;
-        let values = [
-            median_of(&on, at("quantiles", P5)),
-            median_of(&on, at("quantiles", MEDIAN)),
-            median_of(&on, at("quantiles", P99)),
-            median_of(&off, at("quantiles", P5)),
-            median_of(&off, at("quantiles", MEDIAN)),
-            median_of(&off, at("quantiles", P99)),
-            median_of(&count, field("flights")).filter(|_| has_server),
-            median_of(&count, field("bytes")).filter(|_| has_server),
-            median_of(&on, field("client_cpu_us")),
-            median_of(&on, field("server_cpu_us")).filter(|_| has_server),
-            median_of(&off, field("server_cpu_us")).filter(|_| has_server),
-        ];
-        values.map(number).join(" | ")
-    })
-}
-
-const CONTENDERS: [(usize, &str); 2] = [(8, "--contenders 8 "), (64, "--contenders 64 ")];
-
-fn handoff(speed: &[Value]) -> String {
-    rows(speed, 8, |service| {
-        let mut values = Vec::new();
-        for (_, options) in CONTENDERS {
-            for fsync in [true, false] {
-                let cell = cell(speed, service.name, "handoff", options, fsync);
-                values.push(number(median_of(&cell, at("quantiles", MEDIAN))));
-                values.push(number(median_of(&cell, at("quantiles", P99))));
+    /// One row for each service; a missing one says so.
+    fn speed_rows(&self, columns: &[&str]) -> String {
+        let row = |service: &str| {
+            let is_of_service = |line: &Value| line["service"] == service;
+            if self.speed.iter().any(|line| is_of_service(line) && line["missing"] == true) {
+                let missing = "its server, or what builds its client, is not installed";
+                return format!("| {service} | {missing} {}|\n", "| ".repeat(columns.len() - 1));
             }
-        }
-        values.join(" | ")
-    })
-}
+            let values = columns.iter().map(|column| number(self.speed(service, column)));
+            format!("| {service} | {} |\n", values.collect::<Vec<_>>().join(" | "))
+        };
+        ENTRIES.iter().map(|service| row(service.name)).collect()
+    }
 
-fn fairness(speed: &[Value]) -> String {
-    rows(speed, 6, |service| {
-        let mut values = Vec::new();
-        for (_, options) in CONTENDERS {
-            let cell = cell(speed, service.name, "handoff", options, true);
-            let share = median_of(&cell, field("grants_that_overtake"));
-            values.push(number(share.map(|share| share * 100.0)));
-            values.push(number(median_of(&cell, field("overtakes_per_grant"))));
-            let longest = median_of(&cell, |line| {
-                let middle = at("wait_quantiles", MEDIAN)(line)?;
-                Some(at("wait_quantiles", LONGEST)(line)? / middle.max(1.0))
-            });
-            values.push(number(longest));
-        }
-        values.join(" | ")
-    })
-}
+    /// The median over the rounds of a cell, `None` without one. A column is `WORKLOAD[-N][-off].FIELD`, with N contenders
+    /// or locks, and `off` for servers that do not write to the disk.
+    fn speed(&self, service: &str, column: &str) -> Option<f64> {
+        let (cell, field) = column.split_once('.')?;
+        let (cell, fsync) = cell.strip_suffix("-off").map_or((cell, true), |cell| (cell, false));
+        let (workload, n) = cell.split_once('-').map_or((cell, None), |(it, n)| (it, Some(n)));
+        let is_of_cell = |line: &&Value| {
+            line["service"] == service
+                && line["workload"] == workload
+                && line["fsync"] == fsync
+                // `--contenders N` or `--locks N`.
+                && n.is_none_or(|n| line["options"].as_str().and_then(|all| all.split(' ').nth(1)) == Some(n))
+                && line.get("error").is_none()
+                // A round without a grant, on an overloaded machine, has no latency.
+                && line["grants"] != 0
+        };
+        let of_cell = self.speed.iter().filter(is_of_cell);
+        let values: Vec<_> = of_cell.filter_map(|line| field_of(line, field)).collect();
+        (!values.is_empty()).then(|| median(&values))
+    }
 
-fn throughput(speed: &[Value]) -> String {
-    rows(speed, 6, |service| {
-        let mut values = Vec::new();
-        for fsync in [true, false] {
-            for options in ["--locks 1 ", "--locks 10 ", "--locks 100 "] {
-                let cell = cell(speed, service.name, "throughput", options, fsync);
-                values.push(number(median_of(&cell, field("per_second"))));
-            }
-        }
-        values.join(" | ")
-    })
-}
-
-fn cost(speed: &[Value]) -> String {
-    rows(speed, 4, |service| {
-        let waiters = cell(speed, service.name, "waiters", "", true);
-        let memory = cell(speed, service.name, "memory", "", false);
-        let has_server = service.kind != Kind::File;
-        let values = [
-            median_of(&waiters, field("flights_per_second")),
-            median_of(&waiters, field("bytes_per_second")),
-            median_of(&waiters, field("server_cpu_us_per_second")),
-            // A server that had enough memory before shows no growth.
-            median_of(&memory, field("bytes_per_lock")).filter(|bytes| *bytes > 0.0),
-        ];
-        values.map(|value| number(value.filter(|_| has_server))).join(" | ")
-    })
-}
-
-fn fault_tables(faults: &[Value]) -> String {
-    let mut text = String::new();
-    for fault in &FAULTS {
-        let disk = if fault.fsync { "" } else { ", fsync off" };
-        let _ = writeln!(
-            text,
-            "### {}\n\n{}{}{disk}. Command of a cell: \
-             `cargo xtask bench-locks --fault {} --service SERVICE --rounds 200`.\n",
-            fault.name,
-            fault.what.get(..1).unwrap_or_default().to_uppercase(),
-            fault.what.get(1..).unwrap_or_default(),
-            fault.name
-        );
-        text.push_str(
+    fn fault_table(&self, name: &str) -> Result<String> {
+        let fault = FAULTS.iter().find(|fault| fault.name == name);
+        let fault = fault.ok_or_else(|| format!("no fault {name:?}"))?;
+        let services = ENTRIES.iter().filter(|service| (fault.services)(service));
+        let rows: String = services.map(|service| self.fault_row(name, service.name)).collect();
+        Ok(format!(
             "| service | rounds | late writes, % | with the token, % | wrong \"yes\", % | holder read \"no\", % | \
              next acquired, % | after, ms: median | longest | each run |\n\
-             |---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n",
-        );
-        for service in ENTRIES.iter().filter(|service| (fault.services)(service)) {
-            let runs = runs(faults, fault.name, service.name);
-            let valid: Vec<_> = runs.iter().copied().filter(|line| line["rounds"] != 0).collect();
-            let Some(last) = valid.last() else {
-                let error = runs.last().and_then(|line| line["error"].as_str());
-                let error = error.unwrap_or("not measured").lines().next().unwrap_or_default();
-                let _ = writeln!(text, "| {} | {error} | | | | | | | | |", service.name);
-                continue;
-            };
-            let rounds: f64 = valid.iter().filter_map(|line| line["rounds"].as_f64()).sum();
-            let each: Vec<_> = valid
-                .iter()
-                .map(|line| format!("{} of {}", line["violations"], line["rounds"]))
-                .collect();
-            let token = match (service.token, together(&valid, "violations_despite_token")) {
-                (None, _) => "none".to_owned(),
-                (Some(_), value) => number(value),
-            };
-            let _ = writeln!(
-                text,
-                "| {} | {} | {} | {token} | {} | {} | {} | {} | {} | {} |",
-                service.name,
-                number(Some(rounds)),
-                number(together(&valid, "violations")),
-                number(together(&valid, "wrong_answers")),
-                number(together(&valid, "said_lost")),
-                number(together(&valid, "next_acquired")),
-                number(last["next_after_ms"].as_f64().filter(|_| last["next_acquired"] != 0)),
-                number(last["next_after_max_ms"].as_f64()),
-                each.join(", "),
-            );
-        }
-        text.push('\n');
+             |---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n{rows}"
+        ))
     }
-    text
+
+    fn fault_row(&self, fault: &str, service: &str) -> String {
+        let runs = self.runs(fault, service);
+        let valid: Vec<_> = runs.iter().filter(|line| line["rounds"] != 0).collect();
+        let Some(last) = valid.last() else {
+            let error = runs.last().and_then(|line| line["error"].as_str());
+            let error = error.unwrap_or("not measured").lines().next().unwrap_or_default();
+            return format!("| {service} | {error} | | | | | | | | |\n");
+        };
+        let rounds: f64 = valid.iter().filter_map(|line| line["rounds"].as_f64()).sum();
+        let share = |field| self.share(fault, service, field);
+        let values = [
+            number(Some(rounds)),
+            number(share("violations")),
+            // A service without tokens has no such value.
+            share("violations_despite_token").map_or("none".into(), |share| number(Some(share))),
+            number(share("wrong_answers")),
+            number(share("said_lost")),
+            number(share("next_acquired")),
+            number(last["next_after_ms"].as_f64().filter(|_| last["next_acquired"] != 0)),
+            number(last["next_after_max_ms"].as_f64()),
+        ];
+        let each = valid.iter().map(|run| format!("{} of {}", run["violations"], run["rounds"]));
+        let each: Vec<_> = each.collect();
+        format!("| {service} | {} | {} |\n", values.join(" | "), each.join(", "))
+    }
+
+    /// The runs of a cell, the latest last.
+    fn runs(&self, fault: &str, service: &str) -> Vec<&Value> {
+        let is_of_cell = |line: &&Value| line["fault"] == fault && line["service"] == service;
+        self.faults.iter().filter(is_of_cell).collect()
+    }
+
+    /// A count in all runs of a cell together, as a share of its rounds, in percent.
+    fn share(&self, fault: &str, service: &str, field: &str) -> Option<f64> {
+        let mut runs = self.runs(fault, service);
+        runs.retain(|run| run.get(field).is_some());
+        let sum = |field: &str| runs.iter().filter_map(|run| run[field].as_f64()).sum::<f64>();
+        let rounds = sum("rounds");
+        (rounds > 0.0).then(|| sum(field) * 100.0 / rounds)
+    }
+}
+
+/// A field of a measured line, as the tables show it.
+fn field_of(line: &Value, field: &str) -> Option<f64> {
+    // Every fifth percentile, and the 99th at the end.
+    let quantile = |of: &str, index: usize| line[of].get(index)?.as_f64();
+    match field {
+        "p5" => quantile("quantiles", 1),
+        "p50" => quantile("quantiles", 10),
+        "p99" => quantile("quantiles", 21),
+        "longest_wait" => {
+            Some(quantile("wait_quantiles", 20)? / quantile("wait_quantiles", 10)?.max(1.0))
+        }
+        "grants_that_overtake" => Some(line[field].as_f64()? * 100.0),
+        // A file has no server.
+        "server_cpu_us" => line[field].as_f64().filter(|_| line["service"] != "file"),
+        // A server that had enough memory before shows no growth.
+        "bytes_per_lock" => line[field].as_f64().filter(|bytes| *bytes > 0.0),
+        _ => line[field].as_f64(),
+    }
+}
+
+fn version(server: &str) -> Result<String> {
+    let mut kinds = ENTRIES.iter().map(|service| service.kind);
+    let kind = kinds.find(|kind| format!("{kind:?}") == server);
+    let kind = kind.ok_or_else(|| format!("no server {server:?}"))?;
+    Ok(kind.version().unwrap_or_else(|error| error.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
-    fn a_missing_server_is_a_row_that_says_so() {
-        let lines = [json!({ "service": "etcd", "missing": true })];
-        let table = throughput(&lines);
-        assert!(
-            table.contains("| etcd | its server, or what builds its client, is not installed"),
-            "{table}"
-        );
-        assert_eq!(table.lines().count(), ENTRIES.len());
-        let columns = |line: &str| line.matches('|').count();
-        assert!(table.lines().all(|line| columns(line) == 8), "{table}");
-    }
-
-    #[test]
-    fn a_fault_that_could_not_be_made_is_a_row_with_its_error() {
-        let line = json!({ "fault": "pooler", "service": "postgres-advisory", "rounds": 0, "error": "no pgbouncer" });
-        assert!(fault_tables(&[line]).contains("| postgres-advisory | no pgbouncer |"));
+    fn every_figure_of_the_documents_is_known() {
+        for (text, _) in DOCUMENTS {
+            Values::default().fill(text).unwrap();
+        }
+        assert!(Values::default().fill("{{other}}").is_err());
     }
 }

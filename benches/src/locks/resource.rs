@@ -155,20 +155,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holders_one_after_the_other_are_no_violation() {
-        let mut record = Record::default();
-        for (number, grant) in ["a.1", "b.1", "a.2"].into_iter().enumerate() {
-            record.enter(grant, Some(number as i64), 10);
-            record.write(grant, Some(number as i64), 11);
-            record.write(grant, Some(number as i64), 12);
-        }
-        assert_eq!((record.late, record.late_despite_token), (0, 0));
-    }
-
-    #[test]
     fn a_write_behind_the_next_holder_is_late_and_its_token_is_too_small() {
         let mut record = Record::default();
         record.enter("a.1", Some(5), 10);
+        record.write("a.1", Some(5), 11);
+        assert_eq!(record.late, 0);
         record.enter("b.1", Some(9), 20);
         record.write("b.1", Some(9), 21);
         // Asked before the other holder entered: the answer was right then.
@@ -176,43 +167,8 @@ mod tests {
         assert_eq!((record.late, record.late_despite_token, record.wrong_answers), (1, 0, 0));
         record.write("a.1", Some(5), 25);
         assert_eq!((record.late, record.late_despite_token, record.wrong_answers), (2, 0, 1));
-    }
-
-    #[test]
-    fn a_token_that_is_missing_or_not_smaller_refuses_nothing() {
-        for (first, second) in [(None, None), (Some(7), Some(7)), (Some(9), Some(3))] {
-            let mut record = Record::default();
-            record.enter("a.1", first, 10);
-            record.enter("b.1", second, 20);
-            record.write("a.1", first, 25);
-            assert_eq!((record.late, record.late_despite_token), (1, 1), "{first:?}, {second:?}");
-        }
-    }
-
-    #[test]
-    fn a_grant_belongs_to_the_agent_before_its_number() {
-        assert!(is_of("holder.12", "holder"));
-        assert!(!is_of("holder2.1", "holder"));
-        assert!(!is_of("holder", "holder"));
-    }
-
-    #[test]
-    fn agents_are_served_by_lines_and_waited_for() {
-        let resource = Resource::start().unwrap();
-        let stream = TcpStream::connect(resource.address()).unwrap();
-        let mut replies = BufReader::new(&stream);
-        let lines =
-            ["enter l a.1 5", "enter l b.1 6", "write l a.1 5 99999999999999999", "lost l a.1"];
-        for line in lines {
-            (&stream).write_all(format!("{line}\n").as_bytes()).unwrap();
-            let mut reply = String::new();
-            replies.read_line(&mut reply).unwrap();
-            assert_eq!(reply, "ok\n");
-        }
-        assert!(resource.wait_for("b", &["l".to_owned()], Duration::ZERO));
-        assert!(!resource.wait_for("b", &["m".to_owned()], Duration::from_millis(1)));
-        let record = resource.record("l");
-        assert_eq!((record.late, record.late_despite_token, record.wrong_answers), (1, 0, 1));
-        assert_eq!(record.lost, ["a.1"]);
+        // Without a token, nothing refuses it.
+        record.write("a.1", None, 25);
+        assert_eq!((record.late, record.late_despite_token), (3, 1));
     }
 }

@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::{Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     os::unix::fs::chown,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -17,7 +17,7 @@ use nix::{
     unistd::{Pid, User},
 };
 use xtask::{
-    Java, Result, Server, Settings, TemporaryDirectory,
+    Java, KeptPort, Result, Server, Settings, TemporaryDirectory,
     command::{find, output},
     end_of_log,
 };
@@ -37,23 +37,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// How writes are made durable, and how they are not.
-    pub(crate) const fn durability(self) -> (&'static str, &'static str) {
-        match self {
-            Self::ZooKeeper => ("zookeeper.forceSync=yes", "zookeeper.forceSync=no"),
-            Self::Etcd => ("data on the disk", "data in /dev/shm: 3.4 has no option for it"),
-            Self::Redis | Self::Redis3 => {
-                ("--appendonly yes --appendfsync always", "--appendonly no")
-            }
-            Self::Postgres => ("fsync=on (advisory locks write nothing)", "fsync=off"),
-            Self::MariaDb => (
-                "innodb_flush_log_at_trx_commit=1 (these locks write nothing)",
-                "innodb_flush_log_at_trx_commit=0",
-            ),
-            Self::File => ("none", "none"),
-        }
-    }
-
     /// The program of the server, and the Debian package that has it.
     const fn program(self) -> (&'static str, &'static str) {
         match self {
@@ -117,15 +100,6 @@ fn give(directory: &Path, user: &str) -> Result<()> {
     Ok(())
 }
 
-/// `count` different free ports.
-fn free_ports(count: usize) -> Result<Vec<u16>> {
-    let listeners: std::io::Result<Vec<_>> =
-        (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect();
-    let ports: std::io::Result<Vec<_>> =
-        listeners?.iter().map(|listener| Ok(listener.local_addr()?.port())).collect();
-    Ok(ports?)
-}
-
 /// How to check that a server is ready.
 #[derive(Debug, Clone, Copy)]
 enum Ready {
@@ -143,9 +117,9 @@ pub(crate) struct ServerProcess {
     program: PathBuf,
     user: Option<&'static str>,
     arguments: Vec<String>,
-    environment: Vec<(String, String)>,
+    environment: Vec<(&'static str, String)>,
     directory: PathBuf,
-    port: u16,
+    port: KeptPort,
     ready: Ready,
     child: Option<Child>,
 }
@@ -163,7 +137,7 @@ impl ServerProcess {
                 .open(self.directory.join("log"))?;
             let mut command = owned_command(&self.program, self.user);
             command.args(&self.arguments).current_dir(&self.directory);
-            command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+            command.envs(self.environment.iter().cloned());
             command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
             let mut child = command.spawn()?;
             // A process that ends found the port or the files of its predecessor in use: retry.
@@ -189,7 +163,7 @@ impl ServerProcess {
 
     fn is_ready(&self) -> bool {
         let ask = |request: &[u8]| -> std::io::Result<String> {
-            let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+            let mut stream = TcpStream::connect(self.port.address())?;
             stream.set_read_timeout(Some(Duration::from_secs(1)))?;
             stream.write_all(request)?;
             let mut bytes = [0; 512];
@@ -202,11 +176,17 @@ impl ServerProcess {
                 .is_ok_and(|reply| reply.contains("\"true\"") || reply.contains("200 OK")),
             Ready::Postgres => {
                 let mut command = Command::new("/usr/lib/postgresql/15/bin/pg_isready");
-                command.args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()]);
+                command.args([
+                    "-q",
+                    "-h",
+                    "127.0.0.1",
+                    "-p",
+                    &self.port.address().port().to_string(),
+                ]);
                 command.status().is_ok_and(|status| status.success())
             }
             Ready::Greeting => ask(b"").is_ok_and(|reply| !reply.is_empty()),
-            Ready::Accepts => TcpStream::connect(("127.0.0.1", self.port)).is_ok(),
+            Ready::Accepts => TcpStream::connect(self.port.address()).is_ok(),
         }
     }
 
@@ -228,7 +208,7 @@ impl Drop for ServerProcess {
     }
 }
 
-fn send(process: u32, signal: Signal) -> Result<()> {
+pub(crate) fn send(process: u32, signal: Signal) -> Result<()> {
     Ok(kill(Pid::from_raw(process.try_into()?), signal)?)
 }
 
@@ -256,48 +236,30 @@ pub(crate) struct Servers {
     addresses: Vec<String>,
     // Removed after the servers have ended.
     directories: Vec<TemporaryDirectory>,
-    /// Data in memory, removed on drop.
-    in_memory: Option<PathBuf>,
-}
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        self.members.clear();
-        if let Some(directory) = &self.in_memory {
-            let _ = fs::remove_dir_all(directory);
-        }
-    }
-}
-
-/// Additions to the command line of a server.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Additions {
-    pub(crate) arguments: Vec<String>,
-    pub(crate) environment: Vec<(String, String)>,
 }
 
 impl Servers {
     pub(crate) fn start(kind: Kind, fsync: bool) -> Result<Self> {
-        Self::start_with(kind, fsync, &Additions::default())
+        Self::start_with(kind, fsync, &[])
     }
 
-    pub(crate) fn start_with(kind: Kind, fsync: bool, additions: &Additions) -> Result<Self> {
+    /// Starts the servers with more variables in their environment.
+    pub(crate) fn start_with(
+        kind: Kind,
+        fsync: bool,
+        environment: &[(&'static str, String)],
+    ) -> Result<Self> {
         program(kind)?;
-        let mut servers = Self {
-            kind,
-            members: Vec::new(),
-            addresses: Vec::new(),
-            directories: Vec::new(),
-            in_memory: None,
-        };
+        let mut servers =
+            Self { kind, members: Vec::new(), addresses: Vec::new(), directories: Vec::new() };
         let count = if kind == Kind::Redis3 { 3 } else { 1 };
         for _ in 0..count {
-            servers.add(fsync, additions)?;
+            servers.add(fsync, environment)?;
         }
         Ok(servers)
     }
 
-    fn add(&mut self, fsync: bool, additions: &Additions) -> Result<()> {
+    fn add(&mut self, fsync: bool, environment: &[(&'static str, String)]) -> Result<()> {
         if self.kind == Kind::ZooKeeper {
             let property = ("zookeeper.forceSync", if fsync { "yes" } else { "no" });
             let settings = Settings {
@@ -311,7 +273,12 @@ impl Servers {
             self.members.push(Member::ZooKeeper(Box::new(server)));
             return Ok(());
         }
-        let directory = TemporaryDirectory::new("locks")?;
+        // etcd 3.4 has no option for writes that are not durable.
+        let in_memory = self.kind == Kind::Etcd && !fsync;
+        let directory = match in_memory {
+            true => TemporaryDirectory::new_in(Path::new("/dev/shm"), "locks")?,
+            false => TemporaryDirectory::new("locks")?,
+        };
         let path = directory.path().to_owned();
         self.directories.push(directory);
         if self.kind == Kind::File {
@@ -319,20 +286,16 @@ impl Servers {
             return Ok(());
         }
         let mut process = self.process(&path, fsync)?;
-        process.arguments.extend(additions.arguments.iter().cloned());
-        process.environment.extend(additions.environment.iter().cloned());
-        self.addresses.push(format!("127.0.0.1:{}", process.port));
+        process.environment = environment.to_vec();
+        self.addresses.push(process.port.address().to_string());
         process.start()?;
         self.members.push(Member::Process(process));
         Ok(())
     }
 
-    fn process(&mut self, directory: &Path, fsync: bool) -> Result<ServerProcess> {
-        let ports = free_ports(2)?;
-        let (port, other) = match ports.as_slice() {
-            [port, other] => (*port, *other),
-            _ => return Err("no free ports".into()),
-        };
+    fn process(&self, directory: &Path, fsync: bool) -> Result<ServerProcess> {
+        let (kept, peers) = (KeptPort::free()?, KeptPort::free()?);
+        let port = kept.address().port();
         let path = directory.display();
         let (user, ready, arguments) = match self.kind {
             Kind::Redis | Kind::Redis3 => {
@@ -344,18 +307,12 @@ impl Servers {
                 (None, Ready::Redis, arguments)
             }
             Kind::Etcd => {
-                let mut data = directory.join("data");
-                if !fsync {
-                    data = Path::new("/dev/shm").join(directory.file_name().unwrap_or_default());
-                    self.in_memory = Some(data.clone());
-                }
-                let (client, peer) =
-                    (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{other}"));
+                let [client, peer] =
+                    [&kept, &peers].map(|port| format!("http://{}", port.address()));
                 let line = format!(
-                    "--name one --data-dir {} --listen-client-urls {client} --advertise-client-urls {client} \
+                    "--name one --data-dir {path}/data --listen-client-urls {client} --advertise-client-urls {client} \
                      --listen-peer-urls {peer} --initial-advertise-peer-urls {peer} --initial-cluster one={peer} \
-                     --log-level warn --logger zap",
-                    data.display()
+                     --log-level warn --logger zap"
                 );
                 (None, Ready::Etcd, words(&line))
             }
@@ -397,14 +354,13 @@ impl Servers {
         };
         let program = program(self.kind)?;
         let directory = directory.to_owned();
-        let environment = Vec::new();
         Ok(ServerProcess {
             program,
             user,
             arguments,
-            environment,
+            environment: Vec::new(),
             directory,
-            port,
+            port: kept,
             ready,
             child: None,
         })
@@ -509,11 +465,12 @@ pub(crate) fn pooler(server: &str) -> Result<(ServerProcess, TemporaryDirectory,
     let (host, server_port) = server.split_once(':').ok_or("an address without a port")?;
     let directory = TemporaryDirectory::new("pgbouncer")?;
     give(directory.path(), "postgres")?;
-    let port = free_ports(1)?.first().copied().ok_or("no free port")?;
+    let port = KeptPort::free()?;
+    let number = port.address().port();
     let file = directory.path().join("pgbouncer.ini");
     let text = format!(
         "[databases]\npostgres = host={host} port={server_port} user=locks dbname=postgres\n\
-         [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
+         [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {number}\nunix_socket_dir =\n\
          auth_type = any\npool_mode = transaction\nmax_client_conn = 400\ndefault_pool_size = 20\n"
     );
     fs::write(&file, text)?;
@@ -528,31 +485,11 @@ pub(crate) fn pooler(server: &str) -> Result<(ServerProcess, TemporaryDirectory,
         child: None,
     };
     process.start()?;
-    Ok((process, directory, format!("127.0.0.1:{port}")))
+    let address = process.port.address().to_string();
+    Ok((process, directory, address))
 }
 
-/// A contender as a separate process.
-#[derive(Debug)]
-pub(crate) struct Agent(Process);
-
-impl Agent {
-    /// Starts this program with these arguments, and waits until it is ready.
-    pub(crate) fn start(arguments: &[&str]) -> Result<Self> {
-        let program = std::env::current_exe()?;
-        let mut agent = Self(Process::start(owned_command(&program, None).args(arguments))?);
-        agent.wait_for("ready")?;
-        Ok(agent)
-    }
-
-    pub(crate) fn wait_for(&mut self, expected: &str) -> Result<()> {
-        self.0.expect(expected).map(drop)
-    }
-
-    pub(crate) fn command(&mut self, text: &str) -> Result<()> {
-        self.0.send(text)
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
-        send(self.0.id(), signal)
-    }
+/// Starts a command of this program that ends with this process.
+pub(crate) fn start_this_program(arguments: &[&str]) -> Result<Process> {
+    Process::start(owned_command(&std::env::current_exe()?, None).args(arguments))
 }

@@ -12,7 +12,7 @@ use super::{
     services::{ENTRIES, Entry, entry},
     this_program,
 };
-use crate::{process, statistics};
+use crate::process;
 
 /// A workload with its options, and how it is repeated.
 struct Plan {
@@ -146,53 +146,4 @@ fn measure(
 fn load() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
-}
-
-/// The lines of one cell of a table.
-pub(crate) fn cell<'a>(
-    lines: &'a [Value],
-    service: &str,
-    workload: &str,
-    options: &str,
-    fsync: bool,
-) -> Vec<&'a Value> {
-    let matches = |line: &&Value| {
-        line["service"] == service
-            && line["workload"] == workload
-            && line["fsync"] == fsync
-            && line["options"].as_str().is_some_and(|text| text.contains(options))
-            && line.get("error").is_none()
-            // A round without a grant, on an overloaded machine, has no latency.
-            && line["grants"] != 0
-    };
-    lines.iter().filter(matches).collect()
-}
-
-/// The median over the rounds of a cell; `None` without a round.
-pub(crate) fn median_of(cell: &[&Value], value: impl Fn(&Value) -> Option<f64>) -> Option<f64> {
-    let values: Vec<_> = cell.iter().filter_map(|line| value(line)).collect();
-    (!values.is_empty()).then(|| statistics::median(&values))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cell_has_the_rounds_of_one_service_and_setting() {
-        let line = |service: &str, options: &str, fsync: bool, value: f64| json!({ "service": service, "workload": "cycle", "options": options, "fsync": fsync, "x": value });
-        let mut lines = vec![
-            line("etcd", "--locks 1 --seconds 1", true, 5.0),
-            line("etcd", "--locks 1 --seconds 1", true, 1.0),
-            line("etcd", "--locks 1 --seconds 1", true, 3.0),
-            line("etcd", "--locks 10 --seconds 1", true, 99.0),
-            line("etcd", "--locks 1 --seconds 1", false, 99.0),
-            line("file", "--locks 1 --seconds 1", true, 99.0),
-        ];
-        lines.push(json!({ "service": "etcd", "workload": "cycle", "options": "--locks 1 ", "fsync": true, "error": "" }));
-        let cell = cell(&lines, "etcd", "cycle", "--locks 1 ", true);
-        assert_eq!(cell.len(), 3);
-        assert_eq!(median_of(&cell, |line| line["x"].as_f64()), Some(3.0));
-        assert_eq!(median_of(&[], |line| line["x"].as_f64()), None);
-    }
 }

@@ -13,11 +13,12 @@ use tokio::{runtime::Builder, sync::Notify, task::LocalSet, time::timeout};
 
 use xtask::{Arguments, Result};
 
-use super::{
-    services::{Service, Target},
-    statistics::{distribution, memory as memory_of},
+use super::services::{Service, Target};
+use crate::{
+    proxy::Proxy,
+    statistics::{cpu_seconds, distribution, memory as memory_of},
+    with_service,
 };
-use crate::{proxy::Proxy, statistics::cpu_seconds, with_service};
 
 /// Cycles before anything is measured.
 const WARM_UP: usize = 20;
@@ -373,29 +374,4 @@ async fn memory<S: Service>(arguments: &Arguments) -> Result<Value> {
     let after = memory_of(&pids, java)?;
     std::mem::forget(guards);
     Ok(json!({ "locks": locks, "bytes_per_lock": (after - before) / locks as f64 }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_grant_overtakes_older_waiters() {
-        let queue = Queue::default();
-        let (first, second, third) = (queue.ask(), queue.ask(), queue.ask());
-        queue.granted(third, Duration::ZERO);
-        queue.granted(first, Duration::ZERO);
-        queue.granted(second, Duration::ZERO);
-        assert_eq!(*queue.overtaken.borrow(), [2, 0, 0]);
-    }
-
-    #[test]
-    fn grants_of_the_warm_up_do_not_count() {
-        let queue = Queue::default();
-        queue.warm_up.set(1);
-        let (first, second) = (queue.ask(), queue.ask());
-        queue.granted(second, Duration::ZERO);
-        queue.granted(first, Duration::ZERO);
-        assert_eq!(*queue.overtaken.borrow(), [0]);
-    }
 }

@@ -49,8 +49,6 @@ pub(crate) struct Multi {
     /// The operations, each with its place in the input, such as `line 3`.
     #[arg(skip)]
     parsed: Vec<(String, Operation)>,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 /// One operation of the transaction.
@@ -79,11 +77,7 @@ impl Operation {
 }
 
 impl Command for Multi {
-    fn server(&self) -> &ServerArgs {
-        &self.server
-    }
-
-    fn prepare(&mut self) -> Result<(), Failure> {
+    fn prepare(&mut self, _: &ServerArgs) -> Result<(), Failure> {
         self.parsed = self.parse()?;
         Ok(())
     }

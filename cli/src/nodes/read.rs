@@ -44,16 +44,10 @@ pub(crate) struct Get {
     json: bool,
     /// Path of the node
     path: String,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 impl Command for Get {
-    fn server(&self) -> &ServerArgs {
-        &self.server
-    }
-
-    fn prepare(&mut self) -> Result<(), Failure> {
+    fn prepare(&mut self, _: &ServerArgs) -> Result<(), Failure> {
         validate_path(&self.path)
     }
 
@@ -126,16 +120,10 @@ pub(crate) struct Ls {
     json: bool,
     /// Path of the node
     path: String,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 impl Command for Ls {
-    fn server(&self) -> &ServerArgs {
-        &self.server
-    }
-
-    fn prepare(&mut self) -> Result<(), Failure> {
+    fn prepare(&mut self, _: &ServerArgs) -> Result<(), Failure> {
         validate_path(&self.path)
     }
 
@@ -224,16 +212,10 @@ pub(crate) struct StatCommand {
     json: bool,
     /// Path of the node
     path: String,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 impl Command for StatCommand {
-    fn server(&self) -> &ServerArgs {
-        &self.server
-    }
-
-    fn prepare(&mut self) -> Result<(), Failure> {
+    fn prepare(&mut self, _: &ServerArgs) -> Result<(), Failure> {
         validate_path(&self.path)
     }
 
@@ -265,16 +247,10 @@ pub(crate) struct SyncCommand {
     /// Path of a node; servers ignore it
     #[arg(default_value = "/")]
     path: String,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 impl Command for SyncCommand {
-    fn server(&self) -> &ServerArgs {
-        &self.server
-    }
-
-    fn prepare(&mut self) -> Result<(), Failure> {
+    fn prepare(&mut self, _: &ServerArgs) -> Result<(), Failure> {
         validate_path(&self.path)
     }
 

@@ -61,16 +61,10 @@ pub(crate) struct Tree {
     json: bool,
     /// Path of the node
     path: String,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 impl Command for Tree {
-    fn server(&self) -> &ServerArgs {
-        &self.server
-    }
-
-    fn prepare(&mut self) -> Result<(), Failure> {
+    fn prepare(&mut self, _: &ServerArgs) -> Result<(), Failure> {
         validate_path(&self.path)
     }
 

@@ -48,16 +48,10 @@ pub(crate) struct Watch {
     json: bool,
     /// Path of the node
     path: String,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 impl Command for Watch {
-    fn server(&self) -> &ServerArgs {
-        &self.server
-    }
-
-    fn prepare(&mut self) -> Result<(), Failure> {
+    fn prepare(&mut self, _: &ServerArgs) -> Result<(), Failure> {
         validate_path(&self.path)
     }
 

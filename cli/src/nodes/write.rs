@@ -39,16 +39,10 @@ pub(crate) struct Set {
     data: String,
     #[arg(skip)]
     bytes: Vec<u8>,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 impl Command for Set {
-    fn server(&self) -> &ServerArgs {
-        &self.server
-    }
-
-    fn prepare(&mut self) -> Result<(), Failure> {
+    fn prepare(&mut self, _: &ServerArgs) -> Result<(), Failure> {
         validate_path(&self.path)?;
         self.bytes = read_data(&self.data)?;
         Ok(())
@@ -102,8 +96,6 @@ pub(crate) struct Create {
     data: String,
     #[arg(skip)]
     bytes: Vec<u8>,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 fn ttl(text: &str) -> Result<Ttl, String> {
@@ -115,15 +107,9 @@ fn ttl(text: &str) -> Result<Ttl, String> {
 }
 
 impl Command for Create {
-    fn server(&self) -> &ServerArgs {
-        &self.server
-    }
-
-    fn prepare(&mut self) -> Result<(), Failure> {
+    fn prepare(&mut self, server: &ServerArgs) -> Result<(), Failure> {
         validate_new_path(&self.path, self.sequential)?;
-        if self.acl.iter().any(acl::Entry::is_of_the_connection)
-            && !self.server.is_authenticated()?
-        {
+        if self.acl.iter().any(acl::Entry::is_of_the_connection) && !server.is_authenticated()? {
             let text = "--acl auth:: means the users of this connection, and it has none; add --auth (or DOCENT_AUTH)";
             return Err(Failure::usage(text));
         }
@@ -209,8 +195,6 @@ pub(crate) struct Delete {
     version: Option<i32>,
     /// Path of the node
     path: String,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 /// The largest transaction: far below the default limit of servers, 1,048,575 bytes (`jute.maxbuffer`).
@@ -219,11 +203,7 @@ const TRANSACTION_BYTES: usize = 500_000;
 const MAX_ATTEMPTS: u32 = 10;
 
 impl Command for Delete {
-    fn server(&self) -> &ServerArgs {
-        &self.server
-    }
-
-    fn prepare(&mut self) -> Result<(), Failure> {
+    fn prepare(&mut self, _: &ServerArgs) -> Result<(), Failure> {
         validate_path(&self.path)?;
         if self.path == "/" {
             return Err(Failure::usage("/ cannot be deleted; give a node below it"));

@@ -2,9 +2,8 @@
 //! environment.
 
 use std::{
-    env,
-    fs::{self, OpenOptions},
-    io::{Read as _, Write as _},
+    env, fs,
+    io::Read as _,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -14,45 +13,13 @@ use std::{
 
 use docent_gssapi::{Gssapi, GssapiError, GssapiErrorKind};
 use docent_session::{Client, Config, Error};
-use tokio::{
-    task::spawn_blocking,
-    time::{Instant, sleep, timeout},
-};
+use docent_tests::real;
+pub(crate) use docent_tests::{DEADLINE, eventually, within_deadline};
+use tokio::task::spawn_blocking;
 use xtask::{Java, Kdc, REALM, Server, Settings, TemporaryDirectory};
-
-/// How long a test waits for anything before it fails: far more than a busy machine needs.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
 
 /// The directory of the realm, in the process of a test.
 const DIRECTORY: &str = "DOCENT_KERBEROS_DIRECTORY";
-
-/// The result of a future that must end before the deadline.
-#[track_caller]
-pub(crate) fn within_deadline<F: Future>(
-    what: &str,
-    future: F,
-) -> impl Future<Output = F::Output> + use<'_, F> {
-    let caller = std::panic::Location::caller();
-    async move {
-        match timeout(DEADLINE, future).await {
-            Ok(result) => result,
-            Err(_) => panic!("{caller}: not within {DEADLINE:?}: {what}"),
-        }
-    }
-}
-
-/// Asks again and again until the answer is `Some`, and returns its value.
-pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
-        // The pause between two questions, for what cannot call us back.
-        sleep(Duration::from_millis(20)).await;
-    }
-}
 
 /// Defines tests, each of which runs in its own process with the environment of its realm, and this kind of
 /// credential cache: `FILE` for one principal, `DIR` for several.
@@ -84,7 +51,7 @@ pub(crate) fn run(test: &str, cache: &str, body: impl AsyncFnOnce(Place)) {
         (Ok(()), None) => Some("DOCENT_TEST_CURATOR_CLASSPATH not set".to_owned()),
     };
     if let Some(missing) = missing {
-        return skip(name, &format!("no Kerberos: {missing} (`cargo xtask test` provides it)"));
+        return real::skip(&format!("no Kerberos: {missing} (`cargo xtask test` provides it)"));
     }
     let directory = TemporaryDirectory::new("kerberos").unwrap();
     let child = Command::new(env::current_exe().unwrap())
@@ -114,15 +81,6 @@ fn wait(mut child: std::process::Child) -> std::process::Output {
 fn end_with_parent() {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     std::process::exit(1);
-}
-
-/// Reports and counts a test that is skipped.
-fn skip(test: &str, reason: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED kerberos {test}: {reason}");
-    if let Some(file) = env::var_os("DOCENT_TEST_SKIPS") {
-        let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
-        file.write_all(format!("kerberos {test}: {reason}\n").as_bytes()).unwrap();
-    }
 }
 
 /// The directory of a realm that does not exist yet.

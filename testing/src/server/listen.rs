@@ -114,13 +114,6 @@ impl Shell {
         result
     }
 
-    /// Stalls all members, or ends the stall.
-    pub(crate) fn set_stalled(&self, stalled: bool) {
-        for server in &self.stalled {
-            server.send_replace(stalled);
-        }
-    }
-
     /// Opens an in-memory connection to a member. Returns `None` while the member is stopped.
     pub(crate) fn connect(self: &Arc<Self>, member: usize) -> Option<DuplexStream> {
         let (ours, theirs) = tokio::io::duplex(BUFFER);

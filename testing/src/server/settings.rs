@@ -13,74 +13,47 @@ struct Setting {
     set: fn(&mut Config, &str) -> Result<(), String>,
 }
 
-const fn setting(
-    name: &'static str,
-    value: &'static str,
-    set: fn(&mut Config, &str) -> Result<(), String>,
-) -> Setting {
-    Setting { name, value, set }
+/// A table of settings: `"name" ("value") field = how its text is read`.
+macro_rules! settings {
+    ($($(#[$attribute:meta])* $name:literal ($value:literal) $field:ident = $read:expr;)*) => {
+        &[$($(#[$attribute])* Setting {
+            name: $name,
+            value: $value,
+            set: |config, text| {
+                let read: fn(&str) -> Result<_, String> = $read;
+                config.$field = read(text)?;
+                Ok(())
+            },
+        }),*]
+    };
 }
 
 /// All settings that have a textual value. Those without a name in ZooKeeper come last.
-const SETTINGS: &[Setting] = &[
-    setting("tickTime", "milliseconds", |config, text| set(&mut config.tick_time, interval(text))),
-    setting("syncLimit", "ticks", |config, text| {
-        set(&mut config.sync_limit, number(text, 1..=MAX))
-    }),
-    setting("minSessionTimeout", "milliseconds, -1: 2 ticks", |config, text| {
-        set(&mut config.min_session_timeout, min_timeout(text))
-    }),
-    setting("maxSessionTimeout", "milliseconds", |config, text| {
-        set(&mut config.max_session_timeout, interval(text))
-    }),
-    setting("jute.maxbuffer", "bytes", |config, text| {
-        set(&mut config.max_buffer, number(text, HANDSHAKE_SIZE..=MAX))
-    }),
-    setting("extendedTypesEnabled", "true or false", |config, text| {
-        set(&mut config.extended_types_enabled, flag(text))
-    }),
-    setting(
-        "znode.container.checkIntervalMs",
-        "milliseconds, of containers and TTL nodes",
-        |config, text| set(&mut config.container_check_interval, interval(text)),
-    ),
-    setting("DigestAuthenticationProvider.superDigest", "USER:HASH", |config, text| {
-        set(&mut config.super_digest, super_digest(text))
-    }),
-    setting("reconfigEnabled", "true or false", |config, text| {
-        set(&mut config.reconfig_enabled, flag(text))
-    }),
-    setting("standaloneEnabled", "true or false", |config, text| {
-        set(&mut config.standalone_enabled, flag(text))
-    }),
-    setting("enforceQuota", "true or false", |config, text| {
-        set(&mut config.enforce_quota, flag(text))
-    }),
-    setting("readonlymode.enabled", "true or false", |config, text| {
-        set(&mut config.read_only_mode_enabled, flag(text))
-    }),
-    setting("localSessionsEnabled", "true or false", |config, text| {
-        set(&mut config.local_sessions_enabled, flag(text))
-    }),
+const SETTINGS: &[Setting] = settings! {
+    "tickTime" ("milliseconds") tick_time = interval;
+    "syncLimit" ("ticks") sync_limit = |text| number(text, 1..=MAX);
+    "minSessionTimeout" ("milliseconds, -1: 2 ticks") min_session_timeout = min_timeout;
+    "maxSessionTimeout" ("milliseconds") max_session_timeout = interval;
+    "jute.maxbuffer" ("bytes") max_buffer = |text| number(text, HANDSHAKE_SIZE..=MAX);
+    "extendedTypesEnabled" ("true or false") extended_types_enabled = flag;
+    "znode.container.checkIntervalMs" ("milliseconds, of containers and TTL nodes")
+        container_check_interval = interval;
+    "DigestAuthenticationProvider.superDigest" ("USER:HASH") super_digest = super_digest;
+    "reconfigEnabled" ("true or false") reconfig_enabled = flag;
+    "standaloneEnabled" ("true or false") standalone_enabled = flag;
+    "enforceQuota" ("true or false") enforce_quota = flag;
+    "readonlymode.enabled" ("true or false") read_only_mode_enabled = flag;
+    "localSessionsEnabled" ("true or false") local_sessions_enabled = flag;
     #[cfg(feature = "sasl")]
-    setting("sessionRequireClientSASLAuth", "true or false", |config, text| {
-        set(&mut config.sasl_required, flag(text))
-    }),
-    setting("version", "3.4 to 3.10, keeper-24.8 to keeper-26.6", |config, text| {
-        set(&mut config.version, version(text))
-    }),
-    setting("servers", "1 to 99", |config, text| set(&mut config.servers, number(text, 1..=99))),
-    setting("readOnly", "true or false", |config, text| set(&mut config.read_only, flag(text))),
-    setting("electionTime", "milliseconds", |config, text| {
-        set(&mut config.election_time, millis(text, 0))
-    }),
-    setting("seed", "a number", |config, text| {
-        set(&mut config.seed, number(text, 0..=u64::MAX.into()))
-    }),
-    setting("epochMs", "milliseconds since 1970 at the start", |config, text| {
-        set(&mut config.epoch_ms, number(text, i64::MIN.into()..=i64::MAX.into()).map(Some))
-    }),
-];
+    "sessionRequireClientSASLAuth" ("true or false") sasl_required = flag;
+    "version" ("3.4 to 3.10, keeper-24.8 to keeper-26.6") version = version;
+    "servers" ("1 to 99") servers = |text| number(text, 1..=99);
+    "readOnly" ("true or false") read_only = flag;
+    "electionTime" ("milliseconds") election_time = |text| millis(text, 0);
+    "seed" ("a number") seed = |text| number(text, 0..=u64::MAX.into());
+    "epochMs" ("milliseconds since 1970 at the start") epoch_ms =
+        |text| number(text, i64::MIN.into()..=i64::MAX.into()).map(Some);
+};
 
 impl Config {
     /// Sets a field by the name that ZooKeeper has for it in `zoo.cfg` or as a system property, in any case and with or
@@ -117,11 +90,6 @@ impl Config {
     pub fn settings() -> impl Iterator<Item = (&'static str, &'static str)> {
         SETTINGS.iter().map(|setting| (setting.name, setting.value))
     }
-}
-
-fn set<T>(field: &mut T, value: Result<T, String>) -> Result<(), String> {
-    *field = value?;
-    Ok(())
 }
 
 /// As Java's `Boolean.parseBoolean`, but a typing error is not false.

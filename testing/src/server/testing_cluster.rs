@@ -49,7 +49,7 @@ impl TestingCluster {
     ///
     /// If no port can be bound.
     pub async fn start_with(config: Config) -> io::Result<Self> {
-        Self::listen_on(None, config).await
+        Self::listen(free_loopback(), config).await
     }
 
     /// Like [`start_with`](Self::start_with), on the given address: the first member has its port, the others have the
@@ -59,22 +59,15 @@ impl TestingCluster {
     ///
     /// If an address cannot be bound. The text names it.
     pub async fn listen(addr: SocketAddr, config: Config) -> io::Result<Self> {
-        Self::listen_on(Some(addr), config).await
-    }
-
-    async fn listen_on(first: Option<SocketAddr>, config: Config) -> io::Result<Self> {
         let servers = config.servers.max(1);
         let shell = Shell::new(config);
         let mut tasks = JoinSet::new();
         tasks.spawn(alarm(Arc::clone(&shell)));
         let (mut ports, mut listeners) = (Vec::new(), Vec::new());
         for member in 0..servers {
-            let addr = first.map(|first| member_addr(first, member)).transpose()?;
-            let bound = KeptPort::listen(addr.unwrap_or_else(free_loopback)).await;
-            let (port, listener) = bound.map_err(|error| match addr {
-                Some(addr) => io::Error::new(error.kind(), format!("{addr}: {error}")),
-                None => error,
-            })?;
+            let addr = member_addr(addr, member)?;
+            let named = |error: io::Error| io::Error::new(error.kind(), format!("{addr}: {error}"));
+            let (port, listener) = KeptPort::listen(addr).await.map_err(named)?;
             let addr = port.addr();
             let host = addr.ip().to_string();
             shell.with(|machine, _| machine.set_client_address(member, &host, addr.port()));

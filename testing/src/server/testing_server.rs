@@ -1,22 +1,11 @@
 //! A single embedded server.
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, net::SocketAddr, time::Duration};
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    task::JoinSet,
-};
+use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{
-    Config, Ensemble,
-    listen::{Listening, Shell, alarm, free_loopback},
-};
-use crate::{kept_port::KeptPort, tap::Tap};
+use super::{Config, Ensemble, TestingCluster, listen::free_loopback};
+use crate::tap::Tap;
 
 /// An embedded ZooKeeper server. **A test double**: it stores nothing on disk and replicates nothing.
 ///
@@ -41,10 +30,9 @@ use crate::{kept_port::KeptPort, tap::Tap};
 /// The name and the methods `stop` and `restart` come from Curator's `TestingServer`.
 #[derive(Debug)]
 pub struct TestingServer {
-    shell: Arc<Shell>,
-    port: KeptPort,
-    listener: Mutex<Option<Listening>>,
-    tasks: Mutex<JoinSet<()>>,
+    addr: SocketAddr,
+    /// Of one member, 0.
+    cluster: TestingCluster,
 }
 
 impl TestingServer {
@@ -63,7 +51,7 @@ impl TestingServer {
     ///
     /// If no port can be bound.
     pub async fn start_with(config: Config) -> io::Result<Self> {
-        Self::listen_on(None, config).await
+        Self::listen(free_loopback(), config).await
     }
 
     /// Like [`start_with`](Self::start_with), on the given address.
@@ -72,26 +60,14 @@ impl TestingServer {
     ///
     /// If the address cannot be bound.
     pub async fn listen(addr: SocketAddr, config: Config) -> io::Result<Self> {
-        Self::listen_on(Some(addr), config).await
-    }
-
-    async fn listen_on(addr: Option<SocketAddr>, config: Config) -> io::Result<Self> {
-        let (port, listener) = KeptPort::listen(addr.unwrap_or_else(free_loopback)).await?;
-        let addr = port.addr();
-        let shell = Shell::new(Config { servers: 1, ..config });
-        let host = addr.ip().to_string();
-        shell.with(|machine, _| machine.set_client_address(0, &host, addr.port()));
-        let mut tasks = JoinSet::new();
-        tasks.spawn(alarm(Arc::clone(&shell)));
-        let listening = Listening::start(&mut tasks, &shell, 0, listener);
-        let (listener, tasks) = (Mutex::new(Some(listening)), Mutex::new(tasks));
-        Ok(Self { shell, port, listener, tasks })
+        let cluster = TestingCluster::listen(addr, Config { servers: 1, ..config }).await?;
+        Ok(Self { addr: cluster.addr(0).unwrap_or(addr), cluster })
     }
 
     /// The address on which the server listens.
     #[must_use]
     pub const fn addr(&self) -> SocketAddr {
-        self.port.addr()
+        self.addr
     }
 
     /// The server's address as a connect string.
@@ -104,15 +80,13 @@ impl TestingServer {
     /// server is stopped. Must be called within a tokio runtime.
     #[must_use]
     pub fn connect(&self) -> Option<impl AsyncRead + AsyncWrite + Send + Unpin + use<>> {
-        self.shell.connect(0)
+        self.cluster.connect(0)
     }
 
     /// Stops the server: connections end, new ones are refused from the return on. Nodes and sessions are kept, and sessions do not
     /// expire while the server is stopped.
     pub fn stop(&self) {
-        self.shell.with(|machine, now| machine.stop_member(now, 0));
-        let listening = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(listening);
+        self.cluster.stop(0);
     }
 
     /// Starts the server again on the same port, with its nodes and sessions. A running server is stopped first.
@@ -121,56 +95,50 @@ impl TestingServer {
     ///
     /// If another process has taken the port, which is kept from others on Linux only.
     pub async fn restart(&self) -> io::Result<()> {
-        self.stop();
-        let listener = self.port.listen_again().await?;
-        self.shell.with(|machine, now| machine.start_member(now, 0));
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        let listening = Listening::start(&mut tasks, &self.shell, 0, listener);
-        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listening);
-        Ok(())
+        self.cluster.restart(0).await
     }
 
     /// Stalls the server, like a long pause of its process: connections are accepted, but nothing is read or
     /// answered. Sessions do expire.
     pub fn stall(&self) {
-        self.shell.set_stalled(true);
+        self.cluster.set_stalled(0, true);
     }
 
     /// Ends the effect of [`stall`](Self::stall).
     pub fn resume(&self) {
-        self.shell.set_stalled(false);
+        self.cluster.set_stalled(0, false);
     }
 
     /// Expires a session: its connection is closed without a reply, and its ephemeral nodes are deleted. Returns
     /// whether the session existed.
     pub fn expire_session(&self, session_id: i64) -> bool {
-        self.shell.with(|machine, _| machine.expire_session(session_id))
+        self.cluster.expire_session(session_id)
     }
 
     /// The ids of all sessions, in ascending order.
     #[must_use]
     pub fn session_ids(&self) -> Vec<i64> {
-        self.shell.with(|machine, _| machine.session_ids())
+        self.machine(|machine, _| machine.session_ids())
     }
 
     /// Cuts a session's connection; the session survives. Returns the number of connections cut.
     pub fn cut_session(&self, session_id: i64) -> usize {
-        self.shell.with(|machine, _| machine.cut_session(session_id))
+        self.machine(|machine, _| machine.cut_session(session_id))
     }
 
     /// Cuts all connections; sessions survive. Returns the number of connections cut.
     pub fn cut_connections(&self) -> usize {
-        self.shell.with(|machine, _| machine.cut_connections(None))
+        self.cluster.cut_connections(0)
     }
 
     /// Sets the sequence number of the node's next sequential child. Returns whether the node exists.
     pub fn set_sequence_counter(&self, path: &str, next: i32) -> bool {
-        self.shell.with(|machine, _| machine.set_sequence_counter(path, next))
+        self.machine(|machine, _| machine.set_sequence_counter(path, next))
     }
 
     /// Rejects the next `count` requests with `ThrottledOp`, as servers do since 3.7 when they are overloaded.
     pub fn throttle(&self, count: u32) {
-        self.shell.with(|machine, _| machine.throttle(count));
+        self.machine(|machine, _| machine.throttle(count));
     }
 
     /// Starts a [`Tap`] in front of the server, on another port, with all of the tap's faults.
@@ -184,6 +152,6 @@ impl TestingServer {
 
     /// Calls the state machine directly, with the current instant.
     pub fn machine<R>(&self, call: impl FnOnce(&mut Ensemble, Duration) -> R) -> R {
-        self.shell.with(call)
+        self.cluster.machine(call)
     }
 }

@@ -292,10 +292,9 @@ fn raw_bytes(direction: Direction, bytes: &[u8]) -> What {
 
 #[cfg(test)]
 mod tests {
-    use docent_protocol::{connect::ConnectRequest, jute::Encode, operation, reply::ReplyHeader};
+    use docent_protocol::connect::ConnectRequest;
 
     use super::*;
-    use crate::fault::Fault;
 
     fn connect(session_id: i64) -> Vec<u8> {
         let mut out = Vec::new();
@@ -324,56 +323,6 @@ mod tests {
         out
     }
 
-    fn exists(xid: i32) -> Vec<u8> {
-        let mut out = Vec::new();
-        let operation = operation::Exists(docent_protocol::request::ReadRequest {
-            path: "/a".into(),
-            watch: true,
-        });
-        frame::put_operation(&mut out, DECODE_LIMIT, xid, &operation).unwrap();
-        out
-    }
-
-    fn no_node(xid: i32) -> Vec<u8> {
-        let mut out = Vec::new();
-        let header = ReplyHeader { xid, zxid: 9, err: ErrorCode::NoNode };
-        frame::put(&mut out, DECODE_LIMIT, |out| header.encode(out)).unwrap();
-        out
-    }
-
-    fn sent(steps: &[Step]) -> Vec<u8> {
-        steps
-            .iter()
-            .filter_map(|step| if let Step::Send(bytes) = step { Some(&bytes[..]) } else { None })
-            .flatten()
-            .copied()
-            .collect()
-    }
-
-    /// The sizes of the reads change neither the forwarded bytes nor the records.
-    #[test]
-    fn bytes_pass_unchanged_however_they_are_cut() {
-        let input = [connect(0), exists(1), exists(2)].concat();
-        let all_at_once = {
-            let mut steps = Vec::new();
-            Conversation::new("".into()).feed(
-                Direction::ToServer,
-                &input,
-                &mut Registry::default(),
-                &mut steps,
-            );
-            steps
-        };
-        assert_eq!(sent(&all_at_once), input);
-        let (mut talk, mut registry, mut steps) =
-            (Conversation::new("".into()), Registry::default(), Vec::new());
-        for byte in &input {
-            talk.feed(Direction::ToServer, &[*byte], &mut registry, &mut steps);
-        }
-        assert_eq!(steps, all_at_once);
-        assert_eq!(&*talk.client, "A");
-    }
-
     /// Client A keeps its name when its session continues on another connection. A new client gets the next letter that
     /// is not a label.
     #[test]
@@ -390,37 +339,6 @@ mod tests {
             (name(0, 5), name(0, 6), name(5, 5), name(0, 7)),
             ("A".into(), "C".into(), "A".into(), "D".into())
         );
-    }
-
-    #[test]
-    fn a_dropped_reply_is_seen_by_the_tap_only() {
-        let (mut talk, mut registry) = (Conversation::new("A".into()), Registry::default());
-        registry.faults.add(Fault::drop_reply(OpCode::Exists));
-        let mut steps = Vec::new();
-        talk.feed(
-            Direction::ToServer,
-            &[connect(0), exists(1)].concat(),
-            &mut registry,
-            &mut steps,
-        );
-        assert_eq!(sent(&steps).len(), connect(0).len() + exists(1).len());
-        steps.clear();
-        talk.feed(Direction::ToClient, &connected(5), &mut registry, &mut steps);
-        steps.clear();
-        talk.feed(Direction::ToClient, &no_node(1), &mut registry, &mut steps);
-        assert_eq!((sent(&steps), steps.last()), (Vec::new(), Some(&Step::Cut)));
-    }
-
-    #[test]
-    fn four_letter_words_and_rubbish_pass_as_they_come() {
-        let (mut talk, mut registry, mut steps) =
-            (Conversation::new("".into()), Registry::default(), Vec::new());
-        talk.feed(Direction::ToServer, b"ruok", &mut registry, &mut steps);
-        assert_eq!(sent(&steps), b"ruok");
-        talk.feed(Direction::ToClient, b"imok", &mut registry, &mut steps);
-        assert_eq!(sent(&steps), b"ruokimok");
-        talk.feed(Direction::ToClient, b"x", &mut registry, &mut steps);
-        assert_eq!(sent(&steps), b"ruokimokx");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use xtask::Result;
 use crate::Signal;
 use crate::history::now;
 use crate::network::{Cut, Host};
+use crate::peers::Peer;
 use crate::plan::{Fault, Kind, Target};
 use crate::world::World;
 
@@ -22,20 +23,19 @@ pub(crate) fn run(world: &World, faults: &[Fault], first_number: usize, end: u64
         }
         let leader = world.members.leader();
         let from = now();
-        let mut undo =
-            Undo { world, number, kind: fault.kind, targets: targets(world, fault.kind, leader) };
+        let mut undo = Undo { world, number, fault, members: members(world, fault, leader) };
         let begun = undo.begin();
         if begun.is_ok() {
             world.sleep_until(from + nanos(fault.lasts));
         }
         let ended = undo.end();
-        let text = format!("{} {}", fault.kind, undo.names()).trim().replace([' ', '='], "_");
-        let (kind, until) = (fault.kind.name(), now());
+        let ((kind, what), until) = (fault.names(), now());
+        let text = format!("{what} {}", undo.member_names()).trim().replace([' ', '='], "_");
         let victims: Vec<_> = undo.victims().iter().map(ToString::to_string).collect();
         world.history.add(format_args!(
             "fault number={number} kind={kind} from={from} until={until} members={} clients={} text={text}",
             victims.join(","),
-            undo.clients().join(","),
+            fault.client.map_or("", |client| &world.peer(client).name),
         ));
         world.counters.faults.add(1);
         begun.and(ended)?;
@@ -56,93 +56,76 @@ fn wait_for_leader(world: &World) {
 struct Undo<'a> {
     world: &'a World,
     number: usize,
-    kind: Kind,
+    fault: &'a Fault,
     /// The members of the fault: the first one is its target, the others are on its side.
-    targets: Vec<usize>,
+    members: Vec<usize>,
 }
 
 /// Chooses the members of a fault.
-fn targets(world: &World, kind: Kind, leader: Option<usize>) -> Vec<usize> {
+fn members(world: &World, fault: &Fault, leader: Option<usize>) -> Vec<usize> {
     let count = world.members.count();
     let leader = leader.unwrap_or(0);
     let followers: Vec<_> = (0..count).filter(|index| *index != leader).collect();
-    let resolve = |target| match target {
+    let target = fault.target.map(|target| match target {
         Target::Leader => leader,
         Target::Follower(rank) => {
             followers.get(rank % followers.len().max(1)).copied().unwrap_or(leader)
         }
-    };
-    match kind {
-        Kind::Halves(target) => {
-            let first = resolve(target);
-            (0..count / 2).map(|step| (first + step) % count).collect()
-        }
-        Kind::Alone(target)
-        | Kind::AloneWithClients(target)
-        | Kind::Mute(target)
-        | Kind::Deaf(target)
-        | Kind::Bridge(target)
-        | Kind::Kill(target)
-        | Kind::Pause(target)
-        | Kind::OneServer(_, target) => vec![resolve(target)],
-        Kind::Rolling => (0..count).collect(),
-        Kind::FullDisk => vec![count.saturating_sub(1)],
-        Kind::PauseClient(_) | Kind::KillClient(_) | Kind::CutClient(_) => Vec::new(),
+    });
+    match (fault.kind, target) {
+        (Kind::Halves, Some(first)) => (0..count / 2).map(|step| (first + step) % count).collect(),
+        (Kind::Rolling, _) => (0..count).collect(),
+        (Kind::FullDisk, _) => vec![count.saturating_sub(1)],
+        (_, target) => target.into_iter().collect(),
     }
 }
 
 impl Undo<'_> {
     fn begin(&mut self) -> Result<()> {
-        let (world, target) = (self.world, self.targets.first().copied().unwrap_or(0));
-        match self.kind {
-            Kind::Kill(_) => world.members.kill(target),
-            Kind::Pause(_) => {
-                world.members.signal(target, Signal::STOP);
-                Ok(())
-            }
+        let (world, target) = (self.world, self.target());
+        match self.fault.kind {
+            Kind::Kill => world.members.kill(target)?,
+            Kind::Pause => world.members.signal(target, Signal::STOP),
             Kind::Rolling => {
-                for index in &self.targets {
+                for index in &self.members {
                     world.members.kill(*index)?;
                     thread::sleep(Duration::from_millis(300));
                     self.start_again(*index)?;
                 }
-                Ok(())
             }
-            Kind::FullDisk => world.members.fill_disk(),
-            Kind::PauseClient(client) => {
-                world.peer(client).signal(Signal::STOP);
-                Ok(())
-            }
-            Kind::KillClient(client) => {
-                world.peer(client).kill();
-                Ok(())
-            }
-            _ => world.network.cut(self.number, self.cuts(target)),
+            Kind::FullDisk => world.members.fill_disk()?,
+            Kind::PauseClient => self.client().signal(Signal::STOP),
+            Kind::KillClient => self.client().kill(),
+            _ => world.network.cut(self.number, self.cuts())?,
         }
+        Ok(())
     }
 
     fn end(&mut self) -> Result<()> {
-        let (world, target) = (self.world, self.targets.first().copied().unwrap_or(0));
-        match self.kind {
-            Kind::Kill(_) => world.members.start(target),
-            Kind::Pause(_) => {
-                world.members.signal(target, Signal::CONT);
-                Ok(())
-            }
-            Kind::Rolling => Ok(()),
+        let (world, target) = (self.world, self.target());
+        match self.fault.kind {
+            Kind::Kill => world.members.start(target)?,
+            Kind::Pause => world.members.signal(target, Signal::CONT),
+            Kind::Rolling => {}
             Kind::FullDisk => {
                 // Without a restart it would join again with a hole in its log (ZOOKEEPER-4882).
                 world.members.kill(target)?;
                 world.members.empty_disk()?;
-                self.start_again(target)
+                self.start_again(target)?;
             }
-            Kind::PauseClient(client) => {
-                world.peer(client).signal(Signal::CONT);
-                Ok(())
-            }
-            Kind::KillClient(client) => world.peer(client).start(),
-            _ => world.network.heal(self.number),
+            Kind::PauseClient => self.client().signal(Signal::CONT),
+            Kind::KillClient => self.client().start()?,
+            _ => world.network.heal(self.number)?,
         }
+        Ok(())
+    }
+
+    fn target(&self) -> usize {
+        self.members.first().copied().unwrap_or(0)
+    }
+
+    fn client(&self) -> &Peer {
+        self.world.peer(self.fault.client.unwrap_or(0))
     }
 
     /// Starts a member and waits until it serves. The last one may have an incomplete log, after a full disk.
@@ -161,61 +144,51 @@ impl Undo<'_> {
         Ok(())
     }
 
-    fn cuts(&self, target: usize) -> Vec<Cut> {
-        let is_on_side = |index: &usize| self.targets.contains(index);
+    fn cuts(&self) -> Vec<Cut> {
+        let is_on_side = |index: &usize| self.members.contains(index);
         let members: Vec<_> = (0..self.world.members.count()).collect();
         let (side, rest): (Vec<_>, Vec<_>) = members.iter().copied().partition(is_on_side);
         let (side, rest) = (hosts(&side), hosts(&rest));
-        let target = Host::Member(target);
-        match self.kind {
-            Kind::Halves(_) | Kind::Alone(_) => between(&side, &rest),
-            Kind::AloneWithClients(_) => {
+        let target = Host::Member(self.target());
+        let client = Host::Client(self.fault.client.unwrap_or(0));
+        match self.fault.kind {
+            Kind::Halves | Kind::Alone => between(&side, &rest),
+            Kind::AloneWithClients => {
                 let clients = (0..self.world.hosts).map(Host::Client);
                 let (with_target, others): (Vec<_>, Vec<_>) = clients
                     .partition(|host| matches!(host, Host::Client(number) if number % 2 == 0));
                 [between(&side, &rest), between(&with_target, &rest), between(&others, &side)]
                     .concat()
             }
-            Kind::Mute(_) => rest.iter().map(|other| (target, *other)).collect(),
-            Kind::Deaf(_) => rest.iter().map(|other| (*other, target)).collect(),
-            Kind::Bridge(_) => {
+            Kind::Mute => rest.iter().map(|other| (target, *other)).collect(),
+            Kind::Deaf => rest.iter().map(|other| (*other, target)).collect(),
+            Kind::Bridge => {
                 let (left, right) = rest.split_at(rest.len() / 2);
                 between(left, right)
             }
-            Kind::CutClient(client) => between(&[Host::Client(client)], &hosts(&members)),
-            Kind::OneServer(client, _) => between(&[Host::Client(client)], &rest),
+            Kind::CutClient => between(&[client], &hosts(&members)),
+            Kind::OneServer => between(&[client], &rest),
             _ => Vec::new(),
         }
     }
 
     /// The members that the fault disturbs.
     fn victims(&self) -> Vec<usize> {
-        match self.kind {
-            Kind::OneServer(..) => Vec::new(),
-            Kind::Bridge(_) => (0..self.world.members.count())
-                .filter(|index| !self.targets.contains(index))
+        match self.fault.kind {
+            Kind::OneServer => Vec::new(),
+            Kind::Bridge => (0..self.world.members.count())
+                .filter(|index| !self.members.contains(index))
                 .collect(),
-            _ => self.targets.clone(),
-        }
-    }
-
-    /// The clients of the fault.
-    fn clients(&self) -> Vec<String> {
-        match self.kind {
-            Kind::PauseClient(client)
-            | Kind::KillClient(client)
-            | Kind::CutClient(client)
-            | Kind::OneServer(client, _) => vec![self.world.peer(client).name.clone()],
-            _ => Vec::new(),
+            _ => self.members.clone(),
         }
     }
 
     /// The members in the text of the fault; empty if it always has the same ones, or none.
-    fn names(&self) -> String {
-        if self.targets.is_empty() || matches!(self.kind, Kind::Rolling | Kind::FullDisk) {
+    fn member_names(&self) -> String {
+        if self.fault.target.is_none() {
             return String::new();
         }
-        let members: Vec<_> = self.targets.iter().map(|index| format!("m{}", index + 1)).collect();
+        let members: Vec<_> = self.members.iter().map(|index| format!("m{}", index + 1)).collect();
         format!("({})", members.join(" "))
     }
 }

@@ -89,24 +89,13 @@ impl<'a> Hold<'a> {
         true
     }
 
-    /// Keeps the lock until a time or its loss. Returns whether it is still held.
-    pub(crate) fn keep(&mut self, until: u64) -> bool {
-        loop {
-            if !self.is_held() {
-                return false;
-            }
-            if now() >= until || self.world.is_stopping() {
-                return true;
-            }
-            self.world.sleep_until(until.min(now() + QUESTION_INTERVAL_MS * MILLISECOND));
-        }
-    }
-
-    /// Like [`Hold::keep`], for a hold with renewals: reads the proven bound too.
-    pub(crate) fn keep_renewed(&mut self, until: u64) {
+    /// Keeps the lock until a time or its loss. Of a hold with renewals, reads the proven bound too.
+    pub(crate) fn keep(&mut self, until: u64, renews: bool) {
         while self.is_held() {
-            // The bound of a hold does not go back, but the client may have lost the hold.
-            self.proven = self.proven.max(self.number("proven"));
+            if renews {
+                // The bound of a hold does not go back, but the client may have lost the hold.
+                self.proven = self.proven.max(self.number("proven"));
+            }
             if now() >= until || self.world.is_stopping() {
                 return;
             }

@@ -42,28 +42,3 @@ impl Options {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::Options;
-
-    #[test]
-    fn options_are_parsed() {
-        let options =
-            Options::parse(&["--minutes", "2.5", "--seed", "9", "--members", "5"]).unwrap();
-        assert_eq!(options.length, Duration::from_secs(150));
-        assert_eq!((options.seed, options.members, options.shows_plan), (9, 5, false));
-        assert!(Options::parse(&["--plan"]).unwrap().shows_plan);
-    }
-
-    #[test]
-    fn wrong_options_are_refused() {
-        for wrong in
-            [&["--members", "4"][..], &["--minutes", "0"], &["--minutes", "inf"], &["word"]]
-        {
-            assert!(Options::parse(wrong).is_err(), "{wrong:?}");
-        }
-    }
-}

@@ -220,26 +220,3 @@ fn parse(line: &str) -> Option<(u64, Answer)> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{Answer, parse};
-
-    #[test]
-    fn lines_are_parsed() {
-        let ok = |text: &str, at| Answer::Ok { text: text.to_owned(), at };
-        assert_eq!(parse("@5 1 ok true 4"), Some((1, ok("true 4", 5))));
-        assert_eq!(parse("@5 1 ok"), Some((1, ok("", 5))));
-        assert_eq!(parse("@5 2 false"), Some((2, Answer::False)));
-        let failed = |kind: &str, outcome: &str| Answer::Failed {
-            kind: kind.to_owned(),
-            outcome: outcome.to_owned(),
-        };
-        assert_eq!(
-            parse("@5 3 err ConnectionLoss Unknown the connection broke"),
-            Some((3, failed("ConnectionLoss", "Unknown")))
-        );
-        assert_eq!(parse("@5 ! state CONNECTED"), None);
-        assert_eq!(parse("1 ok"), None);
-    }
-}

@@ -76,10 +76,7 @@ fn acquire<'a>(world: &'a World, peer: &'a Peer, handle: &'static str) -> Result
 
 /// Keeps a lock while it is claimed. The proven bound of a plain mutex is not renewed.
 fn keep(mut hold: Hold<'_>, until: u64) {
-    if hold.handle.starts_with("mutex:") {
-        hold.keep(until);
-    } else {
-        hold.keep_renewed(until);
-    }
+    let renews = !hold.handle.starts_with("mutex:");
+    hold.keep(until, renews);
     hold.end(None, "picture");
 }

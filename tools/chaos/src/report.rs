@@ -110,9 +110,9 @@ fn time(lines: &[Line<'_>], at: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use docent_judge::{Judgement, Line};
+    use docent_judge::Judgement;
 
-    use super::{Report, last_line};
+    use super::last_line;
 
     #[test]
     fn the_last_line_counts() {
@@ -123,16 +123,5 @@ mod tests {
             ..Judgement::default()
         };
         assert_eq!(last_line(&judgement), "12 holds, 3 guarded writes, 4 faults, 1 violations");
-    }
-
-    #[test]
-    fn a_report_has_the_run_and_its_violations() {
-        let violations = vec![(2_000_001, "a token".to_owned())];
-        let judgement = Judgement { violations, ..Judgement::default() };
-        let run = "run seed=1 members=3 version=3.8.0 start=1 end=3000000001 session=6000 work=all";
-        let line = Line::parse(1, run).unwrap();
-        let text = Report { lines: vec![line], judgement }.text();
-        assert!(text.starts_with("Chaos: seed 1, 3 members of ZooKeeper 3.8.0, 3 s\n"), "{text}");
-        assert!(text.contains("\nviolations: 1\n     0.002  a token\n"), "{text}");
     }
 }

@@ -199,28 +199,3 @@ impl Timeline {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use docent_judge::{Judgement, Line};
-
-    use super::draw;
-
-    #[test]
-    fn a_hold_and_a_fault_are_drawn_at_their_times() {
-        let lines = [
-            "run seed=1 members=3 version=3.8.0 start=0 end=100000000000 session=6000 work=all",
-            "fault number=1 kind=kill from=5000000000 until=7000000000 members=1 clients= text=x",
-            "hold lock=/a client=c kind=docent token=1 called=0 granted=1000000000 proven=2000000000 release=3000000000 end=released held=1000000000-3000000000 member=0",
-        ]
-        .map(|line| Line::parse(1, line).unwrap());
-        let violations = vec![(4_000_000_000, "two tokens".to_owned())];
-        let svg = draw("a run", &lines, &Judgement { violations, ..Judgement::default() });
-        // Eight pixels per second, 110 of labels.
-        assert!(svg.contains("M118.0 190h16.0"), "the hold: {svg}");
-        assert!(svg.contains("M118.0 190h8.0"), "its proven part: {svg}");
-        assert!(svg.contains("M150.0 142h16.0"), "the member: {svg}");
-        assert!(svg.contains("M142.0 100V"), "the violation: {svg}");
-        assert!(svg.contains("4.0 s: two tokens"), "its text: {svg}");
-    }
-}

@@ -37,7 +37,7 @@ fn lock_and_hold(world: &World, peer: &Peer, mut random: Random) {
             _ => random.between(10, 500),
         };
         if let Some(mut hold) = Hold::acquire(world, peer, "mutex:/chaos/lock", WAIT_MS) {
-            hold.keep(now() + ms * MILLISECOND);
+            hold.keep(now() + ms * MILLISECOND, false);
             hold.release();
         }
         world.sleep_ms(random.below(100));
@@ -63,7 +63,7 @@ fn hold_proven(world: &World, peer: &Peer, mut random: Random, handle: &str) {
             _ => random.between(10, 500),
         };
         if let Some(mut hold) = Hold::acquire(world, peer, handle, 2 * WAIT_MS) {
-            hold.keep_renewed(now() + ms * MILLISECOND);
+            hold.keep(now() + ms * MILLISECOND, true);
             hold.release();
         }
         world.sleep_ms(random.below(100));
@@ -172,7 +172,7 @@ fn lead(world: &World, peer: &Peer, mut random: Random) {
         let ms =
             if random.below(6) == 0 { random.between(4_000, 12_000) } else { random.below(1_500) };
         if let Some(mut hold) = Hold::acquire(world, peer, "latch:/chaos/election", WAIT_MS) {
-            hold.keep(now() + ms * MILLISECOND);
+            hold.keep(now() + ms * MILLISECOND, false);
             hold.release();
         }
         world.sleep_ms(random.below(300));
@@ -278,32 +278,32 @@ pub(crate) fn live_for_one_hold(world: &World, peer: &Peer, mut random: Random) 
         match random.below(6) {
             // Released early.
             0 | 1 => {
-                hold.keep(now() + random.between(10, 800) * MILLISECOND);
+                hold.keep(now() + random.between(10, 800) * MILLISECOND, false);
                 hold.release();
                 peer.ask("close");
             }
             // Kept until the proven bound.
             2 => {
-                hold.keep(proven);
+                hold.keep(proven, false);
                 hold.release();
                 peer.ask("close");
             }
             // Ended with its session.
             3 => {
-                hold.keep(now() + random.between(10, 2_000) * MILLISECOND);
+                hold.keep(now() + random.between(10, 2_000) * MILLISECOND, false);
                 let at = now();
                 peer.ask("close");
                 hold.end(Some(at), "closed");
             }
             // Killed.
             4 => {
-                hold.keep(now() + random.between(10, 2_000) * MILLISECOND);
+                hold.keep(now() + random.between(10, 2_000) * MILLISECOND, false);
                 peer.kill();
                 hold.end(None, "killed");
             }
             // Stopped for longer than its session lives, and asked again.
             _ => {
-                hold.keep(now() + random.between(10, 1_000) * MILLISECOND);
+                hold.keep(now() + random.between(10, 1_000) * MILLISECOND, false);
                 peer.signal(Signal::STOP);
                 thread::sleep(Duration::from_millis(random.between(6_000, 8_500)));
                 peer.signal(Signal::CONT);

@@ -79,118 +79,38 @@ pub(crate) trait Service: Sized + 'static {
     }
 }
 
-/// A service, as the report describes it.
+/// A service. docs/LOCK-SERVICES.md describes its client.
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// The client, and how it waits.
-    pub(crate) client: &'static str,
-    /// Where the answer to "do I still hold it?" comes from.
-    pub(crate) held: &'static str,
-    /// The fencing token.
-    pub(crate) token: Option<&'static str>,
     /// Whether a stopped holder loses the lock by the passage of time.
     pub(crate) has_lease: bool,
 }
 
 pub(crate) const ENTRIES: [Entry; 12] = [
-    Entry {
-        name: "zookeeper-docent",
-        kind: Kind::ZooKeeper,
-        client: "docent, InterProcessMutex; one event to one waiter",
-        held: "client's clock and the session's replies",
-        token: Some("czxid of the lock node"),
-        has_lease: true,
-    },
-    Entry {
-        name: "zookeeper-docent-pipelined",
-        kind: Kind::ZooKeeper,
-        client: "docent with a pipelined listing; one event to one waiter",
-        held: "client's clock and the session's replies",
-        token: Some("czxid of the lock node"),
-        has_lease: true,
-    },
-    Entry {
-        name: "zookeeper-docent-strict",
-        kind: Kind::ZooKeeper,
-        client: "docent, StrictMutex; one event to one waiter, which waits for the lease of a holder that did not release",
-        held: "client's clock and the last hold that a majority has confirmed",
-        token: Some("czxid of the lock node"),
-        has_lease: true,
-    },
-    Entry {
-        name: "zookeeper-client",
-        kind: Kind::ZooKeeper,
-        client: "zookeeper-client 0.11, Client::lock; one event to one waiter",
-        held: "the client's session state",
-        token: Some("czxid of the lock node, which the caller reads"),
-        has_lease: true,
-    },
-    Entry {
-        name: "etcd",
-        kind: Kind::Etcd,
-        client: "etcd-client 0.16, lock with a lease kept alive every third of it; the call waits on the server",
-        held: "our deadline from the last keep-alive reply, as Go's client has one",
-        token: Some("revision in the reply to lock"),
-        has_lease: true,
-    },
-    Entry {
-        name: "redis-set-nx",
-        kind: Kind::Redis,
-        client: "redis 0.32, SET NX PX, release and renewal by Lua; polls every 10 to 30 ms",
-        held: "our deadline from the last renewal",
-        token: None,
-        has_lease: true,
-    },
-    Entry {
-        name: "redlock-1",
-        kind: Kind::Redis,
-        client: "rslock 0.7, one server; its retries: a random delay below 200 ms",
-        held: "our deadline from validity_time and the last extend",
-        token: None,
-        has_lease: true,
-    },
-    Entry {
-        name: "redlock-3",
-        kind: Kind::Redis3,
-        client: "rslock 0.7, three servers; its retries: a random delay below 200 ms",
-        held: "our deadline from validity_time and the last extend",
-        token: None,
-        has_lease: true,
-    },
-    Entry {
-        name: "postgres-advisory",
-        kind: Kind::Postgres,
-        client: "tokio-postgres 0.7, pg_advisory_lock; the call waits on the server",
-        held: "whether the client knows that its connection is closed",
-        token: None,
-        has_lease: false,
-    },
-    Entry {
-        name: "mariadb-get-lock",
-        kind: Kind::MariaDb,
-        client: "mysql_async 0.36, GET_LOCK; the call waits on the server",
-        held: "asks the server: IS_USED_LOCK",
-        token: None,
-        has_lease: false,
-    },
-    Entry {
-        name: "mariadb-for-update",
-        kind: Kind::MariaDb,
-        client: "mysql_async 0.36, SELECT ... FOR UPDATE in a transaction; the call waits on the server",
-        held: "asks the server: a query on the connection succeeds",
-        token: None,
-        has_lease: false,
-    },
-    Entry {
-        name: "file",
-        kind: Kind::File,
-        client: "std::fs::File::lock in a blocking thread",
-        held: "always yes",
-        token: None,
-        has_lease: false,
-    },
+    leased("zookeeper-docent", Kind::ZooKeeper),
+    leased("zookeeper-docent-pipelined", Kind::ZooKeeper),
+    leased("zookeeper-docent-strict", Kind::ZooKeeper),
+    leased("zookeeper-client", Kind::ZooKeeper),
+    leased("etcd", Kind::Etcd),
+    leased("redis-set-nx", Kind::Redis),
+    leased("redlock-1", Kind::Redis),
+    leased("redlock-3", Kind::Redis3),
+    connected("postgres-advisory", Kind::Postgres),
+    connected("mariadb-get-lock", Kind::MariaDb),
+    connected("mariadb-for-update", Kind::MariaDb),
+    connected("file", Kind::File),
 ];
+
+/// A service whose locks end with the passage of time.
+const fn leased(name: &'static str, kind: Kind) -> Entry {
+    Entry { name, kind, has_lease: true }
+}
+
+/// A service whose locks end with the connection or the process of their holder.
+const fn connected(name: &'static str, kind: Kind) -> Entry {
+    Entry { name, kind, has_lease: false }
+}
 
 /// Finds a service by its name.
 pub(crate) fn entry(name: &str) -> Result<&'static Entry> {

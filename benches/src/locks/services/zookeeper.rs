@@ -143,11 +143,11 @@ impl Service for Kezhuw {
     }
 
     async fn token(&self, guard: &Self::Guard) -> Option<i64> {
-        Some(self.0.check_stat(guard.path()).await.ok()??.czxid)
+        Some(self.0.check_stat(guard.lock_path()).await.ok()??.czxid)
     }
 
     async fn release(&self, guard: Self::Guard) -> Result<()> {
-        self.0.delete(guard.path(), None).await?;
+        self.0.delete(guard.lock_path(), None).await?;
         // Its drop would delete the node once more, in the background.
         mem::forget(guard);
         Ok(())
