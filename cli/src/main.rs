@@ -6,6 +6,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 mod command;
 mod completions;
+mod conform;
 mod connect;
 mod data;
 mod decode;
@@ -71,6 +72,7 @@ enum Command {
     Sync(Connected<nodes::read::SyncCommand>),
     Multi(Connected<nodes::multi::Multi>),
     Decode(decode::Decode),
+    Conform(conform::Conform),
     Serve(serve::Serve),
     Tap(tap::TapCommand),
     Completions(completions::Completions),
@@ -116,6 +118,7 @@ fn main() -> ExitCode {
         Command::Multi(command) => command::run("multi", command),
         Command::Completions(command) => finish("completions", command.run()),
         Command::Man(command) => finish("man", command.run()),
+        Command::Conform(command) => finish("conform", command.run()),
         Command::Decode(command) => finish("decode", command.run()),
         Command::Serve(command) => finish("serve", command.run()),
         Command::Tap(command) => finish("tap", command.run()),

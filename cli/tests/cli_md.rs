@@ -20,7 +20,7 @@ async fn every_option_in_cli_md_exists() {
     let mut known = options("--path --test --features");
     for command in [
         "lock", "lead", "locks", "revoke", "get", "set", "create", "delete", "tree", "watch",
-        "multi", "decode", "serve",
+        "multi", "conform", "decode", "serve",
     ] {
         known.extend(options(&run("", &[command, "--help"]).await.ok()));
     }

@@ -10,6 +10,7 @@
 
 #[cfg(unix)]
 mod cli_md;
+mod conform;
 mod decode;
 #[cfg(unix)]
 mod lead;

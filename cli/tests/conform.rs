@@ -1,0 +1,51 @@
+//! `docent conform`: exit codes and reports. The cases have tests of their own, in `conform/src/tests.rs`.
+
+use docent_tests::real::server;
+use serde_json::Value;
+
+use crate::support::{TemporaryFile, run};
+
+// Case (Contracts of docent conform): a ZooKeeper conforms, and the report has each case.
+#[tokio::test]
+async fn a_server_conforms() {
+    let (server, json) = (server(), TemporaryFile::new());
+    let ran = run("", &["conform", &server, "--report", "json", json.path()]).await.ok();
+    assert!(ran.contains(" 0 failed (0 MUST, 0 SHOULD, 0 MAY), "), "{ran}");
+    let report: Vec<Value> = serde_json::from_str(&json.text()).unwrap();
+    for field in ["id", "group", "level", "result", "expected", "actual", "source"] {
+        assert!(report.iter().all(|case| case[field].is_string()), "{field}");
+    }
+    let listed = run("", &["conform", "--list"]).await.ok();
+    assert_eq!(listed.lines().count(), report.len());
+}
+
+#[tokio::test]
+async fn a_must_that_fails_is_exit_code_1() {
+    let server = docent_testing::TestingServer::start().await.unwrap();
+    let address = server.connect_string();
+    let arguments = ["conform", &address, "--version", "3.4", "--only", "create2-unknown"];
+    let ran = run("", &arguments).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.out.contains("FAIL  MUST   create/create2-unknown"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn bad_input_is_one_line() {
+    let server = docent_testing::TestingServer::start().await.unwrap();
+    let address = server.connect_string();
+    for (arguments, code, text) in [
+        (&["--only", "nothing-has-this-name"][..], 64, "no case has a name with"),
+        (&["--version", "latest"], 64, "is neither auto nor a version"),
+        (&["--report", "xml", "/nowhere"], 64, "is neither json, junit nor html"),
+        (&["--with", "/nowhere"], 64, "--with /nowhere"),
+        (&["--harmful", "another:2181"], 64, "nothing was sent"),
+        (&["--parent", "relative"], 64, "--parent"),
+        (&["--auth", "nosuch:x"], 69, "AUTHFAILED"),
+        (&["--parent", "/missing"], 69, "NONODE"),
+    ] {
+        let arguments = [&["conform", &address], arguments].concat();
+        run("", &arguments).await.failed(code, text);
+    }
+    run("", &["conform"]).await.failed(64, "HOST:PORT");
+    run("", &["conform", "127.0.0.1:1"]).await.failed(69, "no connection");
+}

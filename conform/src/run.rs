@@ -1,0 +1,287 @@
+//! Runs the cases on servers.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    case::{self, Case, Need},
+    channel::Servers,
+    play::{Ended, PATIENCE, Player},
+    probe::{self, Unusable},
+    received::Received,
+    report::{Report, Verdict, VerdictKind},
+    value::hex,
+    version::Version,
+};
+
+/// The number of cases at once: most wait for a server.
+const AT_ONCE: usize = 12;
+
+/// The nodes that are deleted in the end, at most.
+const MAX_NODES: usize = 10_000;
+
+/// The connection that makes and deletes the subtrees of cases.
+const HOUSEKEEPER: &str = "housekeeper";
+
+/// What is run, and where.
+#[derive(Debug, Clone)]
+pub struct Options {
+    servers: Vec<String>,
+    only: Option<String>,
+    version: Option<Version>,
+    auth: Option<(String, String)>,
+    parent: String,
+    allows_harm: bool,
+    /// The time for a reply.
+    pub(crate) patience: Duration,
+}
+
+impl Options {
+    /// All cases, on servers of one ensemble: `HOST:PORT`.
+    pub fn new(servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            servers: servers.into_iter().map(Into::into).collect(),
+            only: None,
+            version: None,
+            auth: None,
+            parent: "/".to_owned(),
+            allows_harm: false,
+            patience: PATIENCE,
+        }
+    }
+
+    /// Only cases whose name contains this text; `*` stands for any characters.
+    #[must_use]
+    pub fn only(mut self, pattern: impl Into<String>) -> Self {
+        self.only = Some(pattern.into());
+        self
+    }
+
+    /// The version of the servers. Default: as they say in their reply to `srvr`.
+    #[must_use]
+    pub const fn version(mut self, version: Version) -> Self {
+        self.version = Some(version);
+        self
+    }
+
+    /// Credentials of the connections that make and delete nodes: a scheme, and what it wants.
+    #[must_use]
+    pub fn auth(mut self, scheme: impl Into<String>, auth: impl Into<String>) -> Self {
+        self.auth = Some((scheme.into(), auth.into()));
+        self
+    }
+
+    /// The node below which everything happens. Default: `/`.
+    #[must_use]
+    pub fn parent(mut self, path: impl Into<String>) -> Self {
+        self.parent = path.into();
+        self
+    }
+
+    /// Sends requests that may harm the servers, too: some versions end, or lose their log.
+    #[must_use]
+    pub const fn allow_harm(mut self) -> Self {
+        self.allows_harm = true;
+        self
+    }
+
+    fn is_chosen(&self, case: &Case) -> bool {
+        self.only.as_deref().is_none_or(|pattern| matches(pattern, &case.id))
+    }
+
+    fn player<'a>(&self, servers: &'a mut Servers, version: Version, root: &str) -> Player<'a> {
+        let mut player = Player::new(servers, version, root.to_owned());
+        (player.allows_harm, player.patience) = (self.allows_harm, self.patience);
+        player
+    }
+}
+
+/// Whether a text contains the parts of a pattern, in their order.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut rest = Some(text);
+    for part in pattern.split('*') {
+        rest = rest.and_then(|rest| rest.split_once(part)).map(|(_, behind)| behind);
+    }
+    rest.is_some()
+}
+
+/// Runs the cases, and reports each verdict as it comes, in the order of the cases.
+///
+/// Everything happens below one new node, which is deleted in the end.
+///
+/// # Errors
+///
+/// One line, if nothing can be tested: no server, something that is none, no permission; or if the servers do not answer any
+/// more in the end. A case that fails is no error.
+pub fn run(options: &Options, mut report: impl FnMut(&Verdict)) -> Result<Report, Unusable> {
+    let cases = case::all().map_err(Unusable::Usage)?;
+    let cases: Vec<_> = cases.iter().filter(|case| options.is_chosen(case)).collect();
+    let usage = |text: String| Unusable::Usage(text);
+    let first = options.servers.first().ok_or_else(|| usage("no server is given".into()))?;
+    if cases.is_empty() {
+        let pattern = options.only.as_deref().unwrap_or_default();
+        return Err(usage(format!("no case has a name with `{pattern}`")));
+    }
+    let version = match options.version {
+        Some(version) => Some(version),
+        None => probe::version(first)?,
+    };
+    let base = format!("{}/docent-conform-{}", options.parent.trim_end_matches('/'), random());
+    let mut servers = Servers(options.servers.clone());
+    // Something that is no server is named before its version.
+    let mut player = options.player(&mut servers, version.unwrap_or(Version::UNKNOWN), &base);
+    probe::begin(&mut player, HOUSEKEEPER, first)?;
+    let version = version.ok_or_else(|| {
+        usage(format!("{first}: no version in its reply to `srvr`: give it by --version"))
+    })?;
+    authenticate(options, &mut player, first)?;
+    let created = ask(&mut player, "create ~", first)?;
+    if created.kind != "OK" {
+        let hint = match created.kind.as_str() {
+            "NOAUTH" => ": give --parent with a node that may be used, or --auth",
+            "NOTREADONLY" => ": it is read-only, its ensemble has no quorum",
+            "SESSIONCLOSEDREQUIRESASLAUTH" => ": the server needs credentials",
+            _ => "",
+        };
+        return Err(Unusable::Server(format!("{first}: create {base}: {}{hint}", created.kind)));
+    }
+    let verdicts = play_all(options, &cases, version, &base, &mut report);
+    let mut servers = Servers(options.servers.clone());
+    let mut player = options.player(&mut servers, version, &base);
+    let mut left = Vec::new();
+    probe::begin(&mut player, HOUSEKEEPER, first)
+        .and_then(|()| authenticate(options, &mut player, first))
+        .map_err(|error| Unusable::Server(format!("after the cases: {error}; {base} is left")))?;
+    delete_all(&mut player, &base, &mut left);
+    Ok(Report { verdicts, left })
+}
+
+fn ask(player: &mut Player<'_>, request: &str, address: &str) -> Result<Received, Unusable> {
+    player.ask(HOUSEKEEPER, request).map_err(|ended| match ended {
+        Ended::Unplayable(why) | Ended::Skipped(why) => {
+            Unusable::Server(format!("{address}: {why}"))
+        }
+        Ended::Deviation { actual, .. } => Unusable::Server(format!("{address}: {actual}")),
+    })
+}
+
+/// The credentials of all cases, so that their nodes can be deleted, and those of the options.
+fn authenticate(options: &Options, player: &mut Player<'_>, address: &str) -> Result<(), Unusable> {
+    ask(player, "auth digest conform:conform", address)?;
+    if let Some((scheme, auth)) = &options.auth {
+        let request = format!("auth {scheme} hex:{}", hex(auth.as_bytes()));
+        let received = ask(player, &request, address)?;
+        if received.kind != "OK" {
+            return Err(Unusable::Server(format!("{address}: --auth {scheme}: {}", received.kind)));
+        }
+    }
+    Ok(())
+}
+
+/// Plays the cases on several threads.
+fn play_all(
+    options: &Options,
+    cases: &[&Case],
+    version: Version,
+    base: &str,
+    report: &mut impl FnMut(&Verdict),
+) -> Vec<Verdict> {
+    let next = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::channel();
+    let (mut early, mut verdicts) = (BTreeMap::new(), Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE.min(cases.len()) {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(case) = cases.get(index) else { return };
+                    // The receiver outlives the threads.
+                    let _ = sender.send((index, judge(options, case, version, base)));
+                }
+            });
+        }
+        drop(sender);
+        for (index, verdict) in receiver {
+            early.insert(index, verdict);
+            while let Some(verdict) = early.remove(&verdicts.len()) {
+                report(&verdict);
+                verdicts.push(verdict);
+            }
+        }
+    });
+    verdicts
+}
+
+/// Plays one case in a subtree of its own.
+fn judge(options: &Options, case: &Case, version: Version, base: &str) -> Verdict {
+    let server = options.servers.join(",");
+    let verdict = |result| Verdict::new(case, &server, &version.to_string(), result);
+    let skip = |why: &str| Verdict { step: why.to_owned(), ..verdict(VerdictKind::Skip) };
+    if !case.versions.contains(version) {
+        return skip("about other versions");
+    }
+    for need in &case.needs {
+        match need {
+            Need::Servers if options.servers.len() < 2 => return skip("needs several servers"),
+            Need::Harmful if !options.allows_harm => return skip("may harm the server"),
+            Need::Servers | Need::Harmful => {}
+        }
+    }
+    let mut servers = Servers(options.servers.clone());
+    let root = format!("{base}/{}", case.id.replace('/', "-"));
+    let mut player = options.player(&mut servers, version, &root);
+    let played = player.ask(HOUSEKEEPER, "create ~").and_then(|created| {
+        if created.kind == "OK" {
+            return player.play(case);
+        }
+        Err(Ended::Unplayable(format!("create {root}: {created}")))
+    });
+    match played {
+        Ok(()) => verdict(VerdictKind::Pass),
+        Err(Ended::Deviation { step, expected, actual }) => {
+            Verdict { step, expected, actual, ..verdict(VerdictKind::Fail) }
+        }
+        Err(Ended::Skipped(why)) => skip(&why),
+        Err(Ended::Unplayable(why)) => Verdict { actual: why, ..verdict(VerdictKind::Fail) },
+    }
+}
+
+/// Deletes a node and everything below it; what stays is added to `left`.
+fn delete_all(player: &mut Player<'_>, path: &str, left: &mut Vec<String>) {
+    let (mut todo, mut count) = (vec![(path.to_owned(), false)], 0);
+    while let Some((path, is_empty)) = todo.pop() {
+        let request = |op: &str| format!("{op} \"{path}\"");
+        if !is_empty && count < MAX_NODES {
+            let reply = player.ask(HOUSEKEEPER, &request("getChildren"));
+            let names = reply.ok().and_then(|reply| reply.fields.get("children").cloned());
+            let names = names.filter(|names| names != "empty").unwrap_or_default();
+            todo.push((path.clone(), true));
+            for name in names.split(',').filter(|name| !name.is_empty()) {
+                count += 1;
+                todo.push((format!("{path}/{name}"), false));
+            }
+            continue;
+        }
+        match player.ask(HOUSEKEEPER, &request("delete")) {
+            Ok(reply) if ["OK", "NONODE"].contains(&reply.kind.as_str()) => {}
+            Ok(reply) => left.push(format!("{path}: {}", reply.kind)),
+            Err(_) => left.push(format!("{path}: no reply")),
+        }
+    }
+}
+
+/// Eight hexadecimal digits.
+fn random() -> String {
+    let mut bytes = [0; 4];
+    // Without randomness of the system, two runs at once meet: the second one says that the node exists.
+    let _ = getrandom::fill(&mut bytes);
+    hex(&bytes)
+}

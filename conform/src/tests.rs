@@ -1,0 +1,336 @@
+//! The cases on the embedded server, and servers that break one rule.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeSet, VecDeque},
+    io::{self, Read as _, Write as _},
+    net::TcpListener,
+    rc::Rc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use docent_testing::{
+    TestingServer,
+    server::{Config, Version as Imitated},
+};
+use tokio::runtime::Runtime;
+
+use crate::{
+    Level, Options, Unusable, Verdict, VerdictKind, Version,
+    case::{Case, all},
+    channel::{Arrived, Channel, Network, Servers},
+    html::matrix,
+    play::{Ended, Player},
+    run,
+};
+
+/// An embedded server, and the runtime that it runs on.
+struct Embedded {
+    server: TestingServer,
+    _runtime: Runtime,
+}
+
+impl Embedded {
+    fn start(version: &str) -> Self {
+        let version = Imitated::from_number(version).unwrap();
+        Self::start_with(Config { version, ..Config::default() })
+    }
+
+    fn start_with(config: Config) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let server = runtime.block_on(TestingServer::start_with(config));
+        Self { server: server.unwrap(), _runtime: runtime }
+    }
+
+    fn address(&self) -> String {
+        self.server.connect_string()
+    }
+}
+
+#[test]
+fn cases_have_names_of_their_own_and_a_source() {
+    let cases = all().unwrap();
+    let names: BTreeSet<_> = cases.iter().map(|case| &case.id).collect();
+    assert_eq!(names.len(), cases.len());
+    assert!(cases.len() >= 300, "{}", cases.len());
+    for case in cases {
+        assert!(!case.source.is_empty(), "{}", case.id);
+    }
+}
+
+#[test]
+fn the_embedded_server_conforms_in_each_version() {
+    for version in ["3.4", "3.5", "3.6", "3.8", "3.9", "3.10"] {
+        let server = Embedded::start(version);
+        let report = run(&Options::new([server.address()]), |_| {}).unwrap();
+        let failed: Vec<_> =
+            report.verdicts.iter().filter(|one| one.result == VerdictKind::Fail).collect();
+        assert!(failed.is_empty(), "{version}: {failed:#?}");
+        assert_eq!(report.left, Vec::<String>::new(), "{version}");
+    }
+}
+
+/// What `docs/KEEPER.md` says of a ClickHouse Keeper is found from outside.
+#[test]
+fn the_differences_of_a_keeper_are_found() {
+    let always = [
+        "delete/changes-parent",
+        "framing/unknown-operation-keeper",
+        "handshake/closed-session",
+        "handshake/resume-keeper",
+        "handshake/unknown-session-keeper",
+        "stat/child-deleted",
+    ];
+    for (version, others) in [
+        ("keeper-24.8", &["create/create2-keeper", "watch/keeper-remove"][..]),
+        ("keeper-26.6", &["persistent/keeper-recursive"]),
+    ] {
+        let server = Embedded::start(version);
+        let report = run(&Options::new([server.address()]), |_| {}).unwrap();
+        let failed = report.verdicts.iter().filter(|one| one.result == VerdictKind::Fail);
+        let failed: BTreeSet<_> = failed.map(|one| one.id.as_str()).collect();
+        let expected: BTreeSet<_> = always.iter().chain(others).copied().collect();
+        assert_eq!(failed, expected, "{version}");
+    }
+}
+
+/// Each line of a script whose versions end is about something that the other versions do differently.
+#[test]
+fn a_server_of_another_version_is_told_apart() {
+    for (version, other) in
+        [("3.4", "3.8"), ("3.8", "3.4"), ("3.6", "3.9"), ("3.9", "3.6"), ("3.8", "3.9")]
+    {
+        let server = Embedded::start(version);
+        let mut options = Options::new([server.address()]).version(Version::parse(other).unwrap());
+        options.patience = Duration::from_secs(1);
+        let report = run(&options, |_| {}).unwrap();
+        assert!(report.failures(Level::Must) > 0, "{version} passes as {other}");
+    }
+}
+
+/// What came on each connection, in the order of their opening.
+type Tape = Rc<RefCell<Vec<Vec<Arrived>>>>;
+
+/// Records what the servers send.
+struct Recorder {
+    servers: Servers,
+    tape: Tape,
+}
+
+struct Recorded {
+    channel: Box<dyn Channel>,
+    tape: Tape,
+    index: usize,
+}
+
+impl Network for Recorder {
+    fn open(&mut self, server: usize) -> io::Result<Box<dyn Channel>> {
+        let channel = self.servers.open(server)?;
+        let mut tape = self.tape.borrow_mut();
+        tape.push(Vec::new());
+        let index = tape.len() - 1;
+        Ok(Box::new(Recorded { channel, tape: Rc::clone(&self.tape), index }))
+    }
+}
+
+impl Recorded {
+    fn keep(&self, arrived: Arrived) -> Arrived {
+        self.tape.borrow_mut()[self.index].push(arrived.clone());
+        arrived
+    }
+}
+
+impl Channel for Recorded {
+    fn send(&mut self, bytes: &[u8]) {
+        self.channel.send(bytes);
+    }
+
+    fn receive(&mut self, until: Instant) -> Arrived {
+        let arrived = self.channel.receive(until);
+        self.keep(arrived)
+    }
+
+    fn receive_text(&mut self, until: Instant) -> Arrived {
+        let arrived = self.channel.receive_text(until);
+        self.keep(arrived)
+    }
+}
+
+/// A server that sends what was recorded, whatever it is asked.
+struct Replay(VecDeque<Vec<Arrived>>);
+
+struct Replayed(VecDeque<Arrived>);
+
+impl Network for Replay {
+    fn open(&mut self, _server: usize) -> io::Result<Box<dyn Channel>> {
+        Ok(Box::new(Replayed(self.0.pop_front().unwrap_or_default().into())))
+    }
+}
+
+impl Channel for Replayed {
+    fn send(&mut self, _bytes: &[u8]) {}
+
+    fn receive(&mut self, _until: Instant) -> Arrived {
+        self.0.pop_front().unwrap_or(Arrived::Closed)
+    }
+
+    fn receive_text(&mut self, until: Instant) -> Arrived {
+        self.receive(until)
+    }
+}
+
+fn play(network: &mut dyn Network, case: &Case, version: Version) -> Result<(), Ended> {
+    Player::new(network, version, format!("/{}", case.id.replace('/', "-"))).play(case)
+}
+
+/// What a server could send in place of something, if it broke one rule.
+fn lies(arrived: &Arrived) -> Vec<Arrived> {
+    match arrived {
+        Arrived::Frame(payload) => {
+            // One number, or one character, is another. The rest of long data says no more.
+            let changed =
+                (3..payload.len().min(256)).step_by(4).chain([payload.len() - 1]).map(|index| {
+                    let mut payload = payload.clone();
+                    payload[index] = payload[index].wrapping_add(1);
+                    Arrived::Frame(payload)
+                });
+            changed.chain([Arrived::Closed]).collect()
+        }
+        Arrived::Closed => vec![Arrived::Nothing],
+        Arrived::Nothing => vec![Arrived::Closed],
+        Arrived::Text(_) => vec![Arrived::Text(b"?".to_vec()), Arrived::Nothing],
+    }
+}
+
+/// No case, and no line of one, is such that nothing can break it.
+#[test]
+fn each_answer_of_a_server_can_fail_its_case() {
+    let server = Embedded::start("3.9");
+    let version = Version::parse("3.9.5").unwrap();
+    let (mut played, mut unseen) = (0, Vec::new());
+    for case in all().unwrap() {
+        // Those wait for timeouts.
+        let waits = case.steps.iter().any(|step| step.words.contains(&"until".to_owned()));
+        if !case.versions.contains(version) || !case.needs.is_empty() || waits {
+            continue;
+        }
+        let servers = Servers(vec![server.address()]);
+        let housekeeper = &mut servers.clone();
+        let root = format!("create /{}", case.id.replace('/', "-"));
+        assert_eq!(
+            Player::new(housekeeper, version, String::new()).ask("A", &root).unwrap().kind,
+            "OK"
+        );
+        let tape = Tape::default();
+        match play(&mut Recorder { servers, tape: Rc::clone(&tape) }, &case, version) {
+            Ok(()) => {}
+            Err(Ended::Skipped(_)) => continue,
+            Err(error) => panic!("{}: {error:?}", case.id),
+        }
+        let tape = tape.take();
+        play(&mut Replay(tape.clone().into()), &case, version).unwrap();
+        played += 1;
+        for (connection, arrived) in tape.iter().enumerate() {
+            for (index, one) in arrived.iter().enumerate() {
+                let is_seen = lies(one).into_iter().any(|lie| {
+                    let mut tape = tape.clone();
+                    tape[connection][index] = lie;
+                    play(&mut Replay(tape.into()), &case, version).is_err()
+                });
+                if !is_seen {
+                    unseen.push(format!("{}: {one:?}", case.id));
+                }
+            }
+        }
+    }
+    assert!(unseen.is_empty(), "{unseen:#?}");
+    assert!(played > 250, "{played}");
+}
+
+/// Something on a port that replies to each connection with these bytes, and then closes it.
+fn something_else(reply: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 64]);
+            let _ = stream.write_all(reply);
+        }
+    });
+    address
+}
+
+#[test]
+fn what_is_no_server_is_named() {
+    for (reply, text) in [
+        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "it speaks HTTP"),
+        (b"\x15\x03\x03\x00\x02\x02\x0a", "it speaks TLS"),
+        (b"", "it closed the connection"),
+        (b"garbage, and more of it", "the reply to the handshake was garbage"),
+    ] {
+        let error = run(&Options::new([something_else(reply)]), |_| {}).unwrap_err();
+        assert!(matches!(error, Unusable::Server(_)), "{error:?}");
+        assert!(error.to_string().contains(text), "{error}");
+        assert_eq!(error.to_string().lines().count(), 1, "{error}");
+    }
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let error = run(&Options::new([closed]), |_| {}).unwrap_err();
+    assert!(error.to_string().contains("no connection"), "{error}");
+}
+
+#[test]
+fn a_server_that_may_not_be_written_is_named() {
+    let server = Embedded::start_with(Config { read_only: true, ..Config::default() });
+    let error = run(&Options::new([server.address()]), |_| {}).unwrap_err();
+    assert!(error.to_string().contains("or is read-only"), "{error}");
+
+    let server = Embedded::start("3.9");
+    let mut servers = Servers(vec![server.address()]);
+    let mut player = Player::new(&mut servers, Version::UNKNOWN, String::new());
+    for request in ["create /mine", "setACL / world:anyone:1"] {
+        assert_eq!(player.ask("A", request).unwrap().kind, "OK");
+    }
+    let options = Options::new([server.address()]).only("delete/missing");
+    let error = run(&options, |_| {}).unwrap_err();
+    assert!(error.to_string().contains("NOAUTH: give --parent"), "{error}");
+    assert_eq!(run(&options.parent("/mine"), |_| {}).unwrap().failures(Level::Must), 0);
+}
+
+#[test]
+fn a_server_that_ends_in_the_middle_is_no_pass() {
+    let server = Embedded::start("3.9");
+    let options = Options::new([server.address()]);
+    let error = run(&options, |_| server.server.stop()).unwrap_err();
+    assert!(error.to_string().starts_with("after the cases: "), "{error}");
+}
+
+#[test]
+fn a_harmful_request_is_not_sent_without_leave() {
+    let server = Embedded::start("3.9");
+    let mut servers = Servers(vec![server.address()]);
+    let mut player = Player::new(&mut servers, Version::UNKNOWN, String::new());
+    let refused = player.ask("A", "check / 0");
+    assert!(matches!(&refused, Err(Ended::Unplayable(why)) if why.contains("harm")), "{refused:?}");
+}
+
+#[test]
+fn reports_have_each_case() {
+    let server = Embedded::start("3.8");
+    // Of another version, so that some fail.
+    let options =
+        Options::new([server.address()]).only("acl/").version(Version::parse("3.9.5").unwrap());
+    let report = run(&options, |_| {}).unwrap();
+    let verdicts: Vec<Verdict> = serde_json::from_str(&report.to_json().unwrap()).unwrap();
+    assert_eq!(verdicts, report.verdicts);
+    let failed = report.failures(Level::Must);
+    assert!(failed > 0);
+    let junit = report.to_junit();
+    assert_eq!(junit.matches("<testcase ").count(), verdicts.len());
+    assert_eq!(junit.matches("<failure ").count(), junit.matches("</failure>").count());
+    let other = Verdict { id: "acl/<new>".to_owned(), ..verdicts[0].clone() };
+    let page = matrix(&[verdicts.clone(), vec![other]]);
+    assert_eq!(page.matches("<tr>").count(), verdicts.len() + 2);
+    assert!(page.contains("acl/&lt;new&gt;") && !page.contains("<new>"));
+}
