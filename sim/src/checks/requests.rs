@@ -6,12 +6,18 @@ use docent::{Client, client::WeakClient};
 
 use crate::world::{
     World,
+    check::{Check, Findings, View},
     history::What,
     time::{Pid, SECOND},
 };
 
 /// The period in which requests are counted, in seconds: the create of a retry, with its parents, takes more than ten.
 const PERIOD_S: u64 = 5;
+
+/// The attempts to connect of a client while no server answers: three servers in each round, after a pause of at least a
+/// sixteenth of the session timeout of 4 s. The pauses are shorter in the first rounds, and before the session ends.
+const ATTEMPTS_EACH_SECOND: u64 = 13;
+const ATTEMPTS: u64 = 50;
 
 /// The requests of a client so far, and their possible causes.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +40,23 @@ impl Count {
         let (requests, causes) = (self.requests - before.requests, self.causes - before.causes);
         (requests > 10 * seconds + 20 * causes)
             .then(|| format!("{requests} requests in {seconds} s, for {causes} causes"))
+    }
+}
+
+/// Attempts to connect: no more than the pauses between them allow.
+pub(crate) struct Attempts;
+
+impl Check for Attempts {
+    fn look(&mut self, view: &View<'_>, found: &mut Findings) {
+        let core = view.core();
+        for (pid, (attempts, since)) in &core.network.attempts {
+            let clients = core.process(*pid).clients;
+            let allowed = clients * (ATTEMPTS + (view.now - since) * ATTEMPTS_EACH_SECOND / SECOND);
+            if *attempts > allowed && core.process(*pid).is_running() {
+                let text = format!("p{pid}: {attempts} attempts to connect, and no answer");
+                found.violation(text);
+            }
+        }
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, plan: Cli
         if now > world.core().disturbances.peace_at + SETTLED && metrics.sessions > 0 {
             let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
             // Sessions that are shorter than a tick end although nothing fails.
-            let keeps = world.core().disturbances.renewed_apart_until != Nanos::MAX;
+            let keeps = !world.core().disturbances.has_short_sessions();
             let lost = before.replace((metrics.sessions, session));
             // Of two clients of one session, the first one to end closes it.
             let is_shared = |session| {

@@ -6,7 +6,9 @@ use docent_session::planted;
 use docent_testing::server::Ensemble;
 
 use super::{Direction, Fault, FaultKind, Flow, KillKind};
-use crate::world::{World, history::What, process::Death, time::MILLISECOND};
+use crate::world::{
+    World, disturbances::Apart, history::What, process::Death, time::MILLISECOND,
+};
 
 impl World {
     /// Plans all faults, and the peace.
@@ -43,6 +45,7 @@ impl World {
         let mut core = self.core();
         core.puts_off_one_in = 0;
         core.network.spikes_one_in = 0;
+        core.severed_at_grant.clear();
         core.heal_links(now);
         let peace = self.now();
         core.disturbances.until = peace;
@@ -64,18 +67,20 @@ impl World {
     }
 
     /// For this time a member may renew sessions without the leader. A single server has no leader apart from itself.
-    fn renew_apart(&self, for_ms: u64) {
+    fn renew_apart(&self, member: usize, for_ms: u64) {
         let now = self.now();
         let mut core = self.core();
         if core.servers.count > 1 {
-            core.disturbances.renew_apart(now, for_ms);
+            // A leader that stands still, or is cut off, hears of no client of the others.
+            let is_leader = core.servers.ensemble.leader() == Some(member);
+            core.disturbances.renew_apart(now, (!is_leader).then_some(member), for_ms);
         }
     }
 
     /// The same for members that give each other up after some time.
-    fn renew_until_given_up(&self, for_ms: u64) {
+    fn renew_until_given_up(&self, member: usize, for_ms: u64) {
         let limit_ms = self.core().disturbances.sync_limit_ms;
-        self.renew_apart(for_ms.min(limit_ms));
+        self.renew_apart(member, for_ms.min(limit_ms));
     }
 
     fn note_cut(&self, for_ms: u64) {
@@ -146,12 +151,13 @@ impl World {
                 let Some(member) = member.or_else(|| self.core().servers.ensemble.leader()) else {
                     return;
                 };
-                self.renew_until_given_up(for_ms);
+                self.renew_until_given_up(member, for_ms);
                 self.servers(|servers, now| servers.stop_member(now, member));
                 self.servers_after(for_ms, move |servers, now| start(servers, now, member));
             }
             FaultKind::Lag { member, for_ms } => {
-                self.core().disturbances.lags.push((self.now(), until));
+                let lag = Apart { member: Some(member), from: self.now(), until };
+                self.core().disturbances.lags.push(lag);
                 let set = move |world: &Self, lags| {
                     let now = world.elapsed();
                     let mut core = world.core();
@@ -170,7 +176,7 @@ impl World {
                 let Some(member) = member.or_else(|| self.core().servers.ensemble.leader()) else {
                     return;
                 };
-                self.renew_until_given_up(for_ms);
+                self.renew_until_given_up(member, for_ms);
                 self.note_cut(for_ms);
                 let members = self.core().servers.count;
                 self.servers(|servers, now| servers.isolate(now, member));
@@ -182,7 +188,8 @@ impl World {
                 });
             }
             FaultKind::CutMembers { from, to, for_ms } => {
-                self.renew_until_given_up(for_ms);
+                self.renew_until_given_up(from, for_ms);
+                self.renew_until_given_up(to, for_ms);
                 self.note_cut(for_ms);
                 self.servers(|servers, now| servers.cut(now, from, to));
                 self.servers_after(for_ms, move |servers, now| servers.heal(now, from, to));
@@ -201,7 +208,6 @@ impl World {
                 self.servers(|servers, _| servers.throttle(requests));
             }
             FaultKind::RestartAll { for_ms } => {
-                self.renew_until_given_up(for_ms);
                 let members = self.core().servers.count;
                 self.servers(|servers, now| {
                     (0..members).for_each(|member| servers.stop_member(now, member));
@@ -215,12 +221,38 @@ impl World {
                     return;
                 };
                 // When it goes on, it answers requests that waited, before it knows that it leads no more.
-                self.renew_apart(for_ms);
+                self.renew_apart(member, for_ms);
                 self.note_cut(for_ms);
                 self.servers(|servers, now| servers.pause_member(now, member));
                 self.ends_after(for_ms, move |world| {
-                    world.renew_until_given_up(for_ms);
+                    world.renew_until_given_up(member, for_ms);
                     world.servers(|servers, now| servers.resume_member(now, member, clients_first));
+                });
+            }
+            FaultKind::Starve { process, task, .. } => {
+                let until = until.min(self.core().disturbances.peace_at);
+                self.core().starve(process, task, until);
+                self.at(until, move |world| world.core().process_mut(process).interruptions += 1);
+            }
+            FaultKind::Clock { process, drift_ppm } => {
+                let now = self.now();
+                self.core().process_mut(process).set_drift(now, drift_ppm);
+            }
+            FaultKind::Limit { timeout_ms } => {
+                let limit = Duration::from_millis(timeout_ms);
+                self.servers(|servers, _| servers.set_max_session_timeout(limit));
+            }
+            FaultKind::SeverAtGrant { process, for_ms } => {
+                self.core().severed_at_grant.insert(process, for_ms * MILLISECOND);
+                let members = self.core().servers.count;
+                // A grant comes soon, or not at all.
+                self.ends_after(2 * for_ms, move |world| {
+                    let now = world.elapsed();
+                    let mut core = world.core();
+                    core.severed_at_grant.remove(&process);
+                    for member in 0..members {
+                        core.set_link(now, (process, member), Direction::ToServer, Flow::Pass);
+                    }
                 });
             }
             FaultKind::Suspend { process, for_ms, jump_ms } => {

@@ -10,14 +10,25 @@ use std::{
 
 use docent::{Client, CreateMode, Error, ErrorKind, Transaction, runtime::Instant};
 
+use super::step::NeighbourStep;
 use crate::{
-    checks::{guarded::GuardedWrites, sessions::LATE},
+    checks::guarded::GuardedWrites,
     world::{
         World,
         history::What,
         time::{MILLISECOND, Nanos, Pid},
     },
 };
+
+/// The nodes that a neighbour touches. The others are judged by what their recipe writes.
+const TOUCHED: &[&str] = &[
+    "/count-",
+    "/mutex-", "/space-", "/semaphore-", "/counted-", "/read-write-", "/strict-", "/latch-",
+    "/selector-", "/barriers/", "/shared/",
+];
+
+/// The longest delay of a call behind its limit: one second for a request in progress, and polls that are put off.
+pub(super) const BEHIND_LIMIT: Duration = Duration::from_millis(2_500);
 
 /// The number of a client in the check of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,7 +111,8 @@ impl Worker {
     }
 
     /// Writes a fencing token to a register, while the node that guards the write exists; creates the register if it is
-    /// missing. `guarded` begins a transaction with the checks of `guards` nodes.
+    /// missing. `guard` has the paths of the nodes, and `guarded` begins a transaction with the checks of these `guards`
+    /// nodes.
     pub(super) async fn write_guarded<'a>(
         &self,
         (register, guard, token): (&str, &str, i64),
@@ -132,14 +144,27 @@ impl Worker {
 
     /// Closes a recipe's object, which takes no longer than the connection timeout. Returns when the call began.
     pub(super) async fn close_in_time(&self, what: &str, close: impl Future<Output = ()>) -> Nanos {
+        let from = self.world.now();
+        let limit = self.client.config().connection_timeout();
+        self.limited(&format!("the close of {what}"), Some(limit), close).await;
+        self.say(format!("{what} is closed"));
+        from
+    }
+
+    /// The output of a call that returns within its limit, and [`BEHIND_LIMIT`].
+    pub(super) async fn limited<F: Future>(
+        &self,
+        what: &str,
+        limit: Option<Duration>,
+        call: F,
+    ) -> F::Output {
         let timing = Timing::begin(self);
-        close.await;
+        let output = call.await;
         let took = timing.took(self);
-        self.say(format!("{what} is closed after {took:?}"));
-        if timing.is_late(self, self.client.config().connection_timeout() + LATE) {
-            self.violation(&format!("the close of {what} took {took:?}"));
+        if limit.is_some_and(|limit| timing.is_late(self, limit + BEHIND_LIMIT)) {
+            self.violation(&format!("{what} within {limit:?} took {took:?}"));
         }
-        timing.from
+        output
     }
 
     /// The first node in the queue of a recipe.
@@ -163,6 +188,33 @@ impl Worker {
         self.world.core().disturbances.intruded.insert(path.to_owned());
         if let Err(error) = self.client.delete(path, None).await {
             self.say(format!("deletes {path}: {error}"));
+        }
+    }
+
+    /// Writes the data of some node again, or deletes it, as somebody who means no harm.
+    pub(super) async fn meddle(&self, step: &NeighbourStep) {
+        let is_touched = |path: &str| TOUCHED.iter().any(|of| path.starts_with(of));
+        let (mut paths, mut nodes) = (self.world.core().ensemble().child_paths("/"), Vec::new());
+        while let Some(path) = paths.pop() {
+            paths.extend(self.world.core().ensemble().child_paths(&path));
+            nodes.push(path);
+        }
+        nodes.retain(|path| is_touched(path));
+        let Some(path) = nodes.get(usize::from(step.node) % nodes.len().max(1)) else { return };
+        if step.deletes && !path.starts_with("/count-") {
+            return self.delete_as_operator(path).await;
+        }
+        self.say(format!("touches {path}"));
+        // Whoever relies on the version of a record notices that.
+        if path.starts_with("/strict-") {
+            self.world.core().disturbances.intruded.insert(path.clone());
+        }
+        let Ok(node) = self.client.get_data(path).await else { return };
+        // No two writes of a shared value are equal.
+        let is_value = path.starts_with("/shared/");
+        let data = if is_value { self.world.next_value(path, 0) } else { node.data };
+        if let Err(error) = self.client.set_data(path, &data, Some(node.stat.version)).await {
+            self.say(format!("touches {path}: {error}"));
         }
     }
 

@@ -46,7 +46,7 @@ impl Default for Options {
 }
 
 /// The sums of a batch.
-#[derive(Debug, Default, Clone, Copy, PartialEq)]
+#[derive(Debug, Default, Clone, PartialEq)]
 pub struct Totals {
     /// The seeds that were run.
     pub seeds: u64,
@@ -60,6 +60,8 @@ pub struct Totals {
     pub overlaps: usize,
     /// The number of times that a hold within its naive bound had no node.
     pub without_node: usize,
+    /// The number of seeds in which each excuse was used.
+    pub excuses: BTreeMap<&'static str, u64>,
 }
 
 impl Totals {
@@ -72,6 +74,9 @@ impl Totals {
         let (overlaps, without_node) = outcome.history.naive();
         self.overlaps += overlaps;
         self.without_node += without_node;
+        for excuse in outcome.history.excuses() {
+            *self.excuses.entry(excuse).or_default() += 1;
+        }
     }
 }
 
@@ -183,7 +188,12 @@ impl History {
     /// Drops everything but broken rules and counted ones.
     fn keep_judgement(&mut self) {
         self.records
-            .retain(|record| matches!(record.what, What::Violation(_) | What::Naive { .. }));
+            .retain(|record| {
+                matches!(
+                    record.what,
+                    What::Violation(_) | What::Naive { .. } | What::Counted { .. }
+                )
+            });
     }
 }
 

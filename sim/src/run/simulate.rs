@@ -12,12 +12,13 @@ use docent_testing::server::Config;
 use tokio::runtime::{Builder, RngSeed};
 
 use crate::{
-    checks::{guarded::GuardedWrites, leftovers::Leftovers},
+    checks::{guarded::GuardedWrites, leftovers::Leftovers, requests::Attempts},
     faults::planted::plant_by_name,
     plan::{Plan, PlanStep, ProcessPlan},
     world::{
         End, World,
         check::Checks,
+        disturbances::Apart,
         history::{History, What},
         panics,
         process::{Process, ProcessState},
@@ -121,7 +122,7 @@ where
     S: PlanStep + Clone + Send + 'static,
 {
     let leftovers = Leftovers { removes_containers: removes_containers(plan) };
-    let checks = program.checks.with(GuardedWrites::default()).with(leftovers);
+    let checks = program.checks.with(GuardedWrites::default()).with(Attempts).with(leftovers);
     let servers = Servers::new(Config {
         version: plan.servers.version().expect("a version that is imitated"),
         servers: plan.servers.count,
@@ -130,6 +131,9 @@ where
         container_check_interval: Duration::from_millis(plan.servers.container_check_ms),
         election_time: Duration::from_millis(plan.servers.election_ms),
         min_session_timeout: plan.servers.min_session_timeout_ms.map(Duration::from_millis),
+        max_session_timeout: Duration::from_millis(
+            plan.servers.max_session_timeout_ms.unwrap_or(60_000),
+        ),
         reconfig_enabled: plan.servers.reconfig,
         super_digest: plan.servers.reconfig.then(|| SUPER_DIGEST.to_owned()),
         seed: plan.seed,
@@ -151,11 +155,12 @@ where
         let disturbances = &mut core.disturbances;
         disturbances.peace_at = plan.peace_at_ms * MILLISECOND;
         disturbances.longest_timeout = plan.longest_timeout_ms() * MILLISECOND;
+        disturbances.tick = plan.servers.tick_ms * MILLISECOND;
         disturbances.sync_limit_ms = plan.servers.tick_ms * u64::from(plan.servers.sync_limit + 2);
         let least_timeout_ms = plan.servers.min_session_timeout_ms.unwrap_or(u64::MAX);
         if plan.servers.count > 1 && least_timeout_ms < plan.servers.tick_ms {
             // A session that its member renews may end at any time.
-            disturbances.renewed_apart_until = Nanos::MAX;
+            disturbances.apart.push(Apart { member: None, from: 0, until: Nanos::MAX });
         }
     }
     start_processes(&world, plan, program.main);

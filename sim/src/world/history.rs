@@ -1,6 +1,6 @@
 //! The history of a run: all events in order, and the rules that were broken.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use super::time::{Nanos, Pid, SECOND};
 
@@ -36,11 +36,18 @@ pub enum What {
     Naive {
         /// How many holds excluded each other, or 1: a hold whose node was gone.
         holds: usize,
+        /// Why the rule forgives it.
+        excuse: &'static str,
         /// Whose.
         text: String,
     },
     /// Another effect that no client can exclude. Counted.
-    Counted(String),
+    Counted {
+        /// Why the rule forgives it.
+        excuse: &'static str,
+        /// What.
+        text: String,
+    },
     /// A rule was broken.
     Violation(String),
     /// A message has arrived; only if the run shows them.
@@ -65,8 +72,10 @@ impl fmt::Display for What {
             Self::State(pid, state) => write!(f, "p{pid}: {state}"),
             Self::Worker { pid, worker, text } => write!(f, "p{pid}.{worker}: {text}"),
             Self::Finished(pid) => write!(f, "p{pid}: finished"),
-            Self::Naive { text, .. } => write!(f, "beyond the naive bound: {text}"),
-            Self::Counted(text) => write!(f, "no client can exclude: {text}"),
+            Self::Naive { text, excuse, .. } => {
+                write!(f, "beyond the naive bound: {text} ({excuse})")
+            }
+            Self::Counted { text, excuse } => write!(f, "no client can exclude: {text} ({excuse})"),
             Self::Violation(text) => write!(f, "VIOLATION: {text}"),
             Self::Frame { pid, member, to_server: true, text, .. } => {
                 write!(f, "p{pid} -> s{member}: {text}")
@@ -100,6 +109,16 @@ impl History {
             What::Violation(text) => Some(text.as_str()),
             _ => None,
         })
+    }
+
+    /// The excuses that were used, each once.
+    #[must_use]
+    pub fn excuses(&self) -> BTreeSet<&'static str> {
+        let excuse = |record: &Record| match record.what {
+            What::Naive { excuse, .. } | What::Counted { excuse, .. } => Some(excuse),
+            _ => None,
+        };
+        self.records.iter().filter_map(excuse).collect()
     }
 
     /// A hash of the text (FNV-1a): equal on every machine for equal histories.

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use docent::DistributedDoubleBarrier;
 
 use super::{
-    run::{BEHIND, LATE, PASSES_WITHIN},
+    run::{BEHIND, PASSES_WITHIN},
     steps::DoubleStep,
 };
 use crate::{
@@ -45,30 +45,19 @@ fn is_quiet(worker: &Worker, call: &Timing) -> bool {
     worker.world.core().is_calm(worker.pid, call.from, worker.world.now())
 }
 
-fn check_time(worker: &Worker, call: &Timing, wait_ms: Option<u64>, what: &str) {
-    if let Some(ms) = wait_ms
-        && call.is_late(worker, Duration::from_millis(ms) + LATE)
-    {
-        let took = call.took(worker);
-        worker.violation(&format!("{what} of {ms} ms took {took:?}"));
-    }
-}
-
 async fn round(worker: &Worker, step: &DoubleStep, barrier: &mut DistributedDoubleBarrier) {
     let path = barrier.path().to_owned();
     let call = Timing::begin(worker);
-    let entered = async {
-        match step.wait_ms {
-            Some(ms) => barrier.enter_timeout(Duration::from_millis(ms)).await,
+    let limit = step.wait_ms.map(Duration::from_millis);
+    let entered = worker.limited("an enter", limit, async {
+        match limit {
+            Some(limit) => barrier.enter_timeout(limit).await,
             None => barrier.enter().await.map(|()| true),
         }
-    };
+    });
     let entered = worker.within(step.cancel_ms, entered).await;
     let member = format!("{path}/{}", barrier.member_id());
     worker.say(format!("enters {member}: {entered:?}"));
-    if entered.is_some() {
-        check_time(worker, &call, step.wait_ms, "an enter");
-    }
     let is_inside = barrier.is_inside();
     if is_inside != matches!(entered, Some(Ok(true))) {
         worker.violation(&format!("{member}: entered {entered:?}, but inside: {is_inside}"));
@@ -82,17 +71,14 @@ async fn round(worker: &Worker, step: &DoubleStep, barrier: &mut DistributedDoub
         return;
     }
     let call = Timing::begin(worker);
-    let left = async {
-        match step.wait_ms {
-            Some(ms) => barrier.leave_timeout(Duration::from_millis(ms)).await,
+    let left = worker.limited("a leave", limit, async {
+        match limit {
+            Some(limit) => barrier.leave_timeout(limit).await,
             None => barrier.leave().await.map(|()| true),
         }
-    };
+    });
     let left = worker.within(step.cancel_ms, left).await;
     worker.say(format!("leaves {member}: {left:?}"));
-    if left.is_some() {
-        check_time(worker, &call, step.wait_ms, "a leave");
-    }
     if barrier.is_inside() {
         worker.violation(&format!("{member} is inside after its leave"));
     }

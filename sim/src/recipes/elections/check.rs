@@ -2,14 +2,16 @@
 //!
 //! As with locks, only running processes count: a stopped one does nothing with its leadership.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use docent::{Client, LeaderLatch, LeaderSelector, Leadership};
+use docent_testing::server::Version;
 
 use super::queues::Queues;
 use crate::{
     checks::{
         END_NOTICED_WITHIN, EVENT_SEEN_WITHIN,
+        causes::{self, GRANTED_WITHIN},
         excuses::{Believed, Conflicts},
         proof::Proof,
     },
@@ -64,8 +66,9 @@ struct Participant {
     object: Object,
     ends_with_connection: bool,
     client: Client,
-    /// The session of its last leadership.
+    /// The session of its last leadership, and its node.
     session: i64,
+    path: String,
     /// The number of its last leadership.
     epoch: u64,
     /// The number of its last leadership that was seen to be over, and when.
@@ -82,8 +85,9 @@ struct Participant {
 struct Election {
     /// The greatest token that was granted.
     token: i64,
-    /// The start of the time with participants and without a leader.
+    /// The start of the time with participants and without a leader, and the same without anything in their way.
     idle_since: Option<Nanos>,
+    free_since: Option<Nanos>,
 }
 
 /// All elections.
@@ -167,6 +171,7 @@ pub(super) fn take_part(world: &World, new: NewParticipant<'_>) -> Participating
         ends_with_connection: new.ends_with_connection,
         client: client.clone(),
         session: 0,
+        path: String::new(),
         epoch: 0,
         over: (0, 0),
         proof: Proof::None,
@@ -186,7 +191,7 @@ impl Check for Leaders {
         self.queues.follow(view, found);
         let mut conflicts = Vec::new();
         let mut led: BTreeMap<&str, Vec<(u64, &Participant, Leadership)>> = BTreeMap::new();
-        let mut wanted: BTreeSet<&str> = BTreeSet::new();
+        let mut wanted: BTreeMap<&str, Vec<Pid>> = BTreeMap::new();
         for (number, open) in &mut self.open {
             if !view.is_running(open.pid) {
                 // No task could ask, or notice.
@@ -204,7 +209,7 @@ impl Check for Leaders {
                 self.conflicts.judge_bound(view, *number, &hold, name, found);
             }
             if open.client.ended().is_none() {
-                wanted.insert(&open.election);
+                wanted.entry(&open.election).or_default().push(open.pid);
             }
             if let Some(leadership) = leadership {
                 led.entry(&open.election).or_default().push((*number, open, leadership));
@@ -212,10 +217,21 @@ impl Check for Leaders {
         }
         for (path, election) in &mut self.elections {
             let of_election = led.get(path.as_str()).map_or(&[][..], Vec::as_slice);
-            if !of_election.is_empty() || !wanted.contains(path.as_str()) || !view.is_peace() {
-                election.idle_since = None;
-            } else {
-                election.idle_since.get_or_insert(view.now);
+            let is_wanted = of_election.is_empty() && wanted.contains_key(path.as_str());
+            let since = |since: &mut Option<Nanos>, is_idle: bool| {
+                *since = is_idle.then(|| since.unwrap_or(view.now));
+            };
+            since(&mut election.idle_since, is_wanted && view.is_peace());
+            let is_free = |pids: &Vec<Pid>| {
+                let core = view.core();
+                pids.iter().all(|pid| core.process(*pid).is_running() && core.is_settled(*pid, view.now))
+                    && causes::is_queue_of(&core, path, pids.iter().copied())
+            };
+            let is_free = is_wanted && wanted.get(path.as_str()).is_some_and(is_free);
+            since(&mut election.free_since, is_free);
+            if election.free_since.is_some_and(|since| view.now > since + GRANTED_WITHIN) {
+                found.violation(format!("{path} is free, but no participant leads"));
+                election.free_since = Some(view.now + 1_000 * GRANTED_WITHIN);
             }
             for (at, (number, open, leadership)) in of_election.iter().enumerate() {
                 for (other_number, other, others) in of_election.iter().skip(at + 1) {
@@ -240,13 +256,11 @@ impl Check for Leaders {
                 .collect();
             self.conflicts.judge(view, key, (&holds, limit), &text, found);
         }
-        let (disturbed_until, timeout) = {
-            let disturbances = &view.core().disturbances;
-            (disturbances.until, disturbances.longest_timeout)
-        };
+        let core = view.core();
+        let disturbances = &core.disturbances;
         for (path, election) in &mut self.elections {
             if let Some(since) = election.idle_since
-                && view.now > since.max(disturbed_until) + timeout + LEADER_WITHIN
+                && view.now > since.max(disturbances.until) + disturbances.longest_timeout + LEADER_WITHIN
             {
                 found.violation(format!("{path}: no participant leads"));
                 election.idle_since = Some(view.now + 1_000 * SECOND);
@@ -274,6 +288,7 @@ fn check_leadership(
     };
     let core = view.core();
     let disturbed_until = core.disturbed_until(open.pid);
+    let starved_until = core.process(open.pid).starved_until;
     if let Some(leadership) = leadership {
         let stat = core.ensemble().node(leadership.path()).map(|(_, stat)| stat);
         let stat = stat.filter(|stat| stat.ephemeral_owner == leadership.session_id());
@@ -282,6 +297,7 @@ fn check_leadership(
         }
         if leadership.epoch() > open.epoch {
             (open.epoch, open.session) = (leadership.epoch(), leadership.session_id());
+            leadership.path().clone_into(&mut open.path);
             open.missing_since = None;
             open.proof = Proof::None;
             if let Some(stat) = &stat {
@@ -315,10 +331,19 @@ fn check_leadership(
     } else if open.epoch > open.over.0 {
         open.over = (open.epoch, now);
         open.missing_since = None;
+        // A selector gives its leadership up behind its term.
+        // A request that the servers do not know costs the connection.
+        let costs = open.ends_with_connection && core.servers.version < Version::V3_6;
+        let is_wanted = !costs && matches!(open.object, Object::Latch(_))
+            || !costs && open.watching.is_some_and(|(epoch, _)| epoch == open.epoch);
+        let (of, paths) = ((open.pid, &open.client), [open.path.as_str()]);
+        if is_wanted && causes::of_end(&core, now, of, open.session, paths).is_none() {
+            wrong(open, "has lost its leadership without a cause");
+        }
     }
     if let Some((epoch, since)) = open.watching
         && epoch <= open.over.0
-        && now > since.max(open.over.1) + END_NOTICED_WITHIN
+        && now > since.max(open.over.1).max(starved_until) + END_NOTICED_WITHIN
     {
         wrong(open, "does not notice the end");
         open.watching = None;

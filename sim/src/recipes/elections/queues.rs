@@ -54,7 +54,9 @@ impl Queues {
             }
             // A session that the client has given up may last longer at the servers.
             let jump_felt_until = core.process(*pid).jump_felt_until;
-            let is_old = now < core.disturbances.renewed_apart_until.max(jump_felt_until);
+            let apart = &core.disturbances.apart;
+            let apart = core.answered_at(*pid, apart).map(|at| core.disturbances.over_at(at));
+            let is_old = now < apart.unwrap_or(0).max(jump_felt_until);
             let counts = |owner: i64| !is_old || owner == stat.ephemeral_owner;
             let is_same = |(other, owner): &&(String, i64)| *other == id && counts(*owner);
             let same = queue.values().filter(is_same).count();

@@ -9,16 +9,19 @@ use std::{
 
 use docent::{
     ErrorKind, LeaderLatch, LeaderOptions, LeaderSelector, Leadership,
-    leader::{CloseMode, ConnectionStateErrorPolicy, LeadershipChange, Term},
+    leader::{CloseMode, ConnectionStateErrorPolicy, LeadershipChange, Participant, Term},
 };
 
 use super::{
     check::{self, NewParticipant, Object, Participating},
     steps::{LeadBy, LeadSettings, LeadStep},
 };
-use crate::recipes::{
-    common::{CloseKind, HoldWatch, poll_once},
-    worker::Worker,
+use crate::{
+    recipes::{
+        common::{CloseKind, HoldWatch, poll_once},
+        worker::Worker,
+    },
+    world::time::SECOND,
 };
 
 /// Does one step.
@@ -134,11 +137,44 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
     };
     // The future is dropped here, with its borrows.
     worker.within(step.for_ms, followed).await;
+    judge_report(worker, &latch, id, &full).await;
     if step.end == CloseKind::Keep {
         worker.say(format!("{id} stays"));
         return worker.keep((latch, part));
     }
     close_latch(worker, step.end, id, latch, &part).await;
+}
+
+/// The node and the participants that a latch reports are those of the servers.
+async fn judge_report(worker: &Worker, latch: &LeaderLatch, id: &str, election: &str) {
+    if let Some(path) = latch.our_path() {
+        let core = worker.world.core();
+        let created = core.servers.truth.of(&path).next().and_then(|of| of.change.node.clone());
+        drop(core);
+        if created.is_none_or(|(data, _)| data != id) {
+            worker.violation(&format!("{id} reports the node {path}"));
+        }
+    }
+    let from = worker.world.now();
+    let Ok(found) = latch.participants().await else { return };
+    let core = worker.world.core();
+    let is_calm = core.is_calm(worker.pid, from, worker.world.now());
+    let below = format!("{election}/");
+    let mut recent = core.servers.truth.changes.iter().rev();
+    let changed = recent.find(|of| of.change.path.starts_with(&below)).map_or(0, |of| of.at);
+    let ensemble = core.ensemble();
+    let mut queue = ensemble.child_paths(election);
+    queue.sort_by_key(|path| path.rsplit('-').next().map(str::to_owned));
+    let id_of = |path: &String| ensemble.node(path).map(|(data, _)| data);
+    let is_same = |(at, (path, of)): (usize, (&String, &Participant))| {
+        (at == 0) == of.is_leader && *path == of.path && id_of(path).is_some_and(|id| id == of.id)
+    };
+    let is_true =
+        queue.len() == found.len() && queue.iter().zip(&found).enumerate().all(is_same);
+    drop(core);
+    if is_calm && changed + SECOND < from && !is_true {
+        worker.violation(&format!("{id} reports {found:?}, not {queue:?}"));
+    }
 }
 
 async fn close_latch(

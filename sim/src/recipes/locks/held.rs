@@ -165,6 +165,10 @@ pub(super) fn believe(world: &World, new: NewBelief<'_>) -> Held {
             found.violation(format!("{} p{pid}.{worker}: {wrong}", part.lock));
         }
     }
+    if !is_unasked && !guard.is_held() {
+        let text = format!("p{pid}.{worker}: {} is granted and lost at once", guard.path());
+        found.violation(text);
+    }
     let is_reader = parts.iter().any(|part| part.mode == Mode::Shared);
     let belief = Belief {
         pid,

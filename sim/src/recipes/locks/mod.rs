@@ -8,6 +8,7 @@ mod run;
 mod steps;
 mod strict;
 mod strict_draw;
+mod waits;
 
 use std::ops::RangeInclusive;
 
@@ -163,7 +164,10 @@ impl Locks {
                 step.fresh = false;
                 step.revocable = false;
                 if self.inner && one_in(rng, 2) {
-                    step.then = (0..rng.usize(1..=2)).map(|_| self.inner(rng, &step)).collect();
+                    step.then = (0..rng.usize(1..=3)).map(|_| self.inner(rng, &step)).collect();
+                    // A reader that enters its write lock again would wait for itself.
+                    let is_same = step.then.iter().all(|inner| inner.lock == step.lock);
+                    step.then.iter_mut().for_each(|of| of.after_exit = is_same && one_in(rng, 2));
                 }
             }
             _ => {}
@@ -192,7 +196,7 @@ impl Locks {
             // A semaphore is not re-entrant.
             wait_ms = Some(rng.u64(..2_000));
         }
-        InnerLock { lock, wait_ms, end: self.end(rng) }
+        InnerLock { lock, wait_ms, end: self.end(rng), after_exit: false }
     }
 
     fn end(&self, rng: &mut Rng) -> HoldEnd {

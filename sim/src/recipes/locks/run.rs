@@ -11,6 +11,7 @@ use super::{
     objects::{Object, Objects, count_path},
     steps::{HoldEnd, InnerLock, LockName, LockStep},
     strict::judge_hand_over,
+    waits,
 };
 use crate::recipes::{
     common::{HoldWatch, poll_once},
@@ -33,7 +34,8 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
             mutex.make_revocable(move || revoked.notify_one());
         }
         let quantity = usize::from(step.quantity);
-        let guards = acquire(&object, lock, owner.as_ref(), step.wait_ms, quantity).await?;
+        let guards =
+            acquire(worker, &object, lock, owner.as_ref(), step.wait_ms, quantity).await?;
         Ok::<_, Error>((object, guards))
     };
     let count = KnownCount::before(worker, lock);
@@ -74,6 +76,10 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
     let mut holds: Vec<_> = guards.into_iter().map(|guard| hold(guard, lock, step.end)).collect();
     for inner in &step.then {
         let Some(owner) = &owner else { continue };
+        if inner.after_exit && holds.len() > 1 {
+            let (held, end) = holds.remove(0);
+            let_go(worker, held, end, &text).await;
+        }
         if let Some(guard) = acquire_inner(worker, &object, inner, owner, &holds).await {
             same_token(worker, &holds[0].0, &guard).await;
             holds.push(hold(guard, &inner.lock, inner.end));
@@ -134,6 +140,7 @@ async fn cancelled<F: Future>(worker: &Worker, step: &LockStep, acquire: F) -> O
 }
 
 async fn acquire(
+    worker: &Worker,
     object: &Object,
     name: &LockName,
     owner: Option<&Owner>,
@@ -141,6 +148,20 @@ async fn acquire(
     quantity: usize,
 ) -> Result<Option<Vec<LockGuard>>, Error> {
     let wait = wait_ms.map(Duration::from_millis);
+    // Several leases, and several locks, are acquired one after the other.
+    let parts = name.parts().into_iter().cycle().take(name.parts().len() * quantity.max(1));
+    let _waiting = waits::begin(&worker.world, worker.pid, parts.collect());
+    let acquire = acquire_within(object, name, owner, wait, quantity);
+    worker.limited("an acquire", wait, acquire).await
+}
+
+async fn acquire_within(
+    object: &Object,
+    name: &LockName,
+    owner: Option<&Owner>,
+    wait: Option<Duration>,
+    quantity: usize,
+) -> Result<Option<Vec<LockGuard>>, Error> {
     if let Object::Semaphore(semaphore) = object {
         return match (quantity, wait) {
             (0 | 1, None) => semaphore.acquire().await.map(|lease| Some(vec![lease])),
@@ -174,7 +195,7 @@ async fn acquire_inner(
     // Another worker with this owner may write.
     let writes = holds[0].0.owner_writes();
     let using = worker.world.use_paths(worker.pid, inner.lock.paths());
-    let acquired = acquire(object, &inner.lock, Some(owner), inner.wait_ms, 0).await;
+    let acquired = acquire(worker, object, &inner.lock, Some(owner), inner.wait_ms, 0).await;
     drop(using);
     match acquired {
         Ok(guards) => {
@@ -236,7 +257,8 @@ async fn write(worker: &Worker, held: &Held, register: &str, is_ordered: bool) {
     };
     judge_token(worker, held, token);
     let guards = guard.paths().count();
-    let written = (register, guard.path(), token);
+    let paths = guard.paths().collect::<Vec<_>>().join(" ");
+    let written = (register, &*paths, token);
     worker.write_guarded(written, is_ordered, guards, || guard.guarded()).await;
 }
 

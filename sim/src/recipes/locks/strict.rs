@@ -50,7 +50,7 @@ impl StrictHolds {
         let left = until.duration_since(belief.client.now());
         let left = u128::from(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
         let core = view.core();
-        let rate = u128::try_from(1_000_000 + core.process(belief.pid).drift_ppm);
+        let rate = u128::try_from(1_000_000 + core.process(belief.pid).drift_ppm());
         let left = left * 1_000_000 / rate.unwrap_or(1_000_000);
         let until = now + u64::try_from(left).unwrap_or(u64::MAX - now);
         let of_lock = self.0.entry(lock.clone()).or_default();
@@ -59,7 +59,7 @@ impl StrictHolds {
         let other = of_lock.values().find(|other| is_new && other.until > now).map(|other| {
             let text = format!("{} begins within the hold of {}", hold.name, other.name);
             if is_beyond_drift(&core, other.pid) || is_beyond_drift(&core, belief.pid) {
-                What::Counted(format!("{text} (a clock beyond 1 %)"))
+                What::Counted { excuse: BEYOND_DRIFT, text }
             } else {
                 What::Violation(text)
             }
@@ -69,9 +69,13 @@ impl StrictHolds {
     }
 }
 
+/// The excuse of a hold by a clock that no bound allows for.
+pub(super) const BEYOND_DRIFT: &str = "a clock beyond 1 %";
+
 /// Whether the clock of a process is so wrong that no bound allows for it.
 pub(super) fn is_beyond_drift(core: &Core, pid: Pid) -> bool {
-    core.process(pid).drift_ppm.abs() > PROVEN_DRIFT_PPM
+    let (least, greatest) = core.process(pid).drifts_ppm;
+    least < -PROVEN_DRIFT_PPM || greatest > PROVEN_DRIFT_PPM
 }
 
 /// Judges an acquire of a strict mutex that began at `started`: a lock that its last holder has released is granted
@@ -81,7 +85,7 @@ pub(super) fn judge_hand_over(world: &World, pid: Pid, lock: &str, started: Nano
     let core = world.core();
     // Two processes with one session take it from each other for ever, and the grant of a lock with it.
     let is_shared = core.processes.iter().any(|process| process.resumed.is_some());
-    if is_shared || started < core.disturbances.peace_at + EFFECTS_OF_FAULTS {
+    if is_shared || core.disturbances.has_short_sessions() || started < core.disturbances.peace_at + EFFECTS_OF_FAULTS {
         return;
     }
     // The last change is the grant.

@@ -90,6 +90,11 @@ pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
             process.starts_at_ms = process.starts_at_ms.min(1_000);
             process.client.session_timeout_ms = pick(rng, &[2_000, 4_000]);
         }
+        // Half of them differ by as much as the proof allows.
+        if let (&[slow, fast], true) = (&*contenders, one_in(rng, 2)) {
+            plan.processes[slow].drift_ppm = -10_000;
+            plan.processes[fast].drift_ppm = 10_000;
+        }
         sequences::at_the_end_of_claims(plan, rng, &contenders);
     }
 }

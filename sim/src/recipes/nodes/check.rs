@@ -340,7 +340,7 @@ impl Kept {
                 if is_late {
                     found.violation(text);
                 } else {
-                    found.counted(text);
+                    found.counted("a write in flight to another's node", text);
                 }
             }
             let node = (writer, data.clone(), stat.ephemeral_owner);
