@@ -13,7 +13,9 @@ use super::{
     participant::{Participant, participants},
     state::{End, LOCK_NAME, Participation, Status},
 };
-use crate::{base_path::check_base_path, error, namespace::Namespace, node_task::NodeTask, planted, timer};
+use crate::{
+    base_path::check_base_path, error, namespace::Namespace, node_task::NodeTask, planted, timer,
+};
 
 /// A participant of an election, which leads from its turn on until it is closed.
 ///

@@ -197,7 +197,8 @@ impl<'a> Place<'a> {
         });
         select(watcher.next(), self.connection.next()).await;
         if planted::is("leads-late") {
-            crate::timer::sleep(&self.election.task.client, std::time::Duration::from_secs(19)).await;
+            crate::timer::sleep(&self.election.task.client, std::time::Duration::from_secs(19))
+                .await;
         }
         Ok(())
     }

@@ -47,7 +47,11 @@ pub(crate) fn of_deletion<'a>(
 }
 
 /// Whether all nodes of a queue belong to sessions of these processes: no session that is about to end is in their way.
-pub(crate) fn is_queue_of(core: &Core, queue: &str, mut pids: impl Iterator<Item = Pid> + Clone) -> bool {
+pub(crate) fn is_queue_of(
+    core: &Core,
+    queue: &str,
+    mut pids: impl Iterator<Item = Pid> + Clone,
+) -> bool {
     let mut paths = core.ensemble().child_paths(queue);
     while let Some(path) = paths.pop() {
         let owner = core.ensemble().node(&path).map_or(0, |(_, stat)| stat.ephemeral_owner);

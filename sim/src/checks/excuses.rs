@@ -9,16 +9,11 @@ use docent_session::planted;
 use super::proof;
 use crate::world::{
     check::{Findings, View},
-    disturbances::Apart,
-    history::What,
     time::{Nanos, Pid},
 };
 
 /// Members that answer for the others, which have ended the session.
 const APART: &str = "members without each other";
-
-/// A member that answers, and has not applied the end of the session.
-const LAGS: &str = "a member that lags";
 
 /// The key of a conflict: the numbers of a pair of holds, or twice the number of a single one.
 pub(crate) type Key = (u64, u64);
@@ -35,8 +30,6 @@ pub(crate) struct Believed<'a> {
     pub(crate) paths: Vec<&'a str>,
     /// When a node of it was deleted; `None`: all are there.
     pub(crate) gone_at: Option<Nanos>,
-    /// When the servers deleted the node with its session; `None`: the session is open.
-    pub(crate) ended_at: Option<Nanos>,
     /// `Some`: only this excuses it, not the loss of its node. For strict holds.
     pub(crate) only_excuse: Option<Option<&'static str>>,
 }
@@ -70,15 +63,8 @@ impl Believed<'_> {
         if is_proven {
             return None;
         }
-        // A member that lagged when the session ended answers its client until it has applied the end.
-        let is_excused = |apart: &[Apart]| {
-            core.answered_at(pid, apart).is_some_and(|answered| now < of.over_at(answered))
-        };
-        let lagged = |at: Nanos| of.lags.iter().filter(move |lag| (lag.from..=lag.until).contains(&at));
-        if self.ended_at.is_some_and(|at| is_excused(&lagged(at).copied().collect::<Vec<_>>())) {
-            return Some(LAGS);
-        }
-        is_excused(&of.apart).then_some(APART)
+        let answered = core.answered_at(pid, &of.apart);
+        answered.is_some_and(|answered| now < of.over_at(answered)).then_some(APART)
     }
 }
 
@@ -107,8 +93,7 @@ impl Conflicts {
         let holds_left = holds.len() - excuses.len();
         if let Some(excuse) = excuses.first().filter(|_| holds_left <= limit) {
             if self.counted.insert(key) {
-                let (holds, text) = (holds.len(), text.to_owned());
-                found.push(What::Naive { holds, excuse, text });
+                found.counted(excuse, text);
             }
         } else if self.reported.insert(key) {
             let is_within = |hold: &Believed<'_>| hold.gone_at.is_some() && hold.is_proven(view);

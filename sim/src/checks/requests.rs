@@ -24,7 +24,6 @@ const ATTEMPTS: u64 = 50;
 pub(crate) struct Count {
     requests: u64,
     causes: u64,
-    connections: u64,
 }
 
 impl Count {
@@ -32,7 +31,7 @@ impl Count {
         let metrics = client.metrics();
         let steps = world.core().process(pid).steps;
         let causes = metrics.events + metrics.connections + steps;
-        Self { requests: metrics.requests, causes, connections: metrics.connections }
+        Self { requests: metrics.requests, causes }
     }
 
     /// Whether there were more requests than their causes explain, in this number of seconds.
@@ -61,7 +60,7 @@ impl Check for Attempts {
 }
 
 /// Checks that a process with only participants and kept nodes sends no request without a cause, once there is peace.
-pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, reconnects: bool) {
+pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient) {
     let mut before: Option<Count> = None;
     loop {
         let Some(client) = client.upgrade() else { return };
@@ -74,12 +73,6 @@ pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, reconnect
         if let Some(before) = before.filter(|_| is_settled) {
             let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
             now.too_many_since(before, PERIOD_S).into_iter().for_each(bad);
-            // A request that a server does not know costs the connection. So does the renewal of a proven bound, as
-            // planned.
-            let connections = now.connections - before.connections;
-            if connections > PERIOD_S && !reconnects {
-                bad(format!("{connections} connections in {PERIOD_S} s"));
-            }
         }
         before = Some(now);
         world.sleep(pid, Duration::from_secs(PERIOD_S)).await;

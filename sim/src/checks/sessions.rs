@@ -21,26 +21,37 @@ const CONNECTED_WITHIN: Nanos = 8 * SECOND;
 /// The delay of a ping and of its reply, with polls put off and a slow delivery.
 const PING_SLACK: Duration = Duration::from_millis(1_200);
 
-/// The longest delay of a close, with polls put off.
-pub(crate) const LATE: Duration = Duration::from_millis(1_500);
+/// The longest delay of a call behind its limit: one second for a request in progress, and polls that are put off.
+const BEHIND_LIMIT: Duration = Duration::from_millis(2_500);
+
+/// The output of a call that returns within its limit, by the clock of its process.
+pub(crate) async fn limited<F: Future>(
+    world: &World,
+    (pid, client): (Pid, &Client),
+    what: &str,
+    limit: Option<Duration>,
+    call: F,
+) -> F::Output {
+    let interruptions = || world.core().process(pid).interruptions;
+    let (before, started) = (interruptions(), client.now());
+    let output = call.await;
+    let took = client.now() - started;
+    if limit.is_some_and(|limit| took > limit + BEHIND_LIMIT) && interruptions() == before {
+        world.record(What::Violation(format!("{what} within {limit:?} took {took:?}")));
+    }
+    output
+}
 
 /// Closes a client, which takes no longer than promised, and ends the session.
 pub(crate) async fn close(world: &World, pid: Pid, client: &Client) {
-    let interruptions = world.core().process(pid).interruptions;
-    let (began_at, started, token) = (world.now(), client.now(), client.session_token());
+    let (began_at, token) = (world.now(), client.session_token());
     let was_ended = client.ended().is_some();
     world.core().process_mut(pid).is_closing = true;
-    let closed = client.close().await;
-    let took = client.now() - started;
-    let text =
-        format!("close: {:?} after {took:?}", closed.as_ref().err().map(|error| error.kind()));
+    let (limit, what) = (client.config().connection_timeout(), format!("p{pid}: a close"));
+    let closed = limited(world, (pid, client), &what, Some(limit), client.close()).await;
+    let text = format!("close: {:?}", closed.as_ref().err().map(|error| error.kind()));
     world.record(What::State(pid, text));
     let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
-    if took > client.config().connection_timeout() + LATE
-        && world.core().process(pid).interruptions == interruptions
-    {
-        bad(format!("a close took {took:?}"));
-    }
     match &closed {
         Ok(()) => {
             let session = token.map(|token| token.session_id());
@@ -108,7 +119,9 @@ async fn follow_states(world: World, pid: Pid, mut states: Events<StateEvent>) {
 async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
     let (mut before, mut settled_since) = (None, None);
     loop {
-        let Some(client) = client.upgrade().filter(|client| client.ended().is_none()) else { return };
+        let Some(client) = client.upgrade().filter(|client| client.ended().is_none()) else {
+            return;
+        };
         let (now, state, metrics) = (world.now(), client.state().get(), client.metrics());
         let (timeout, lease) = (client.session_timeout(), client.session());
         let left = lease.as_ref().map(|lease| lease.deadline().duration_since(client.now()));
@@ -130,8 +143,12 @@ async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
             if !is_connected && !reconnects {
                 bad(format!("is {state:?} without a cause"));
             }
-            if before.is_some_and(|before| before != metrics.connections) && !reconnects {
-                bad("has lost its connection without a cause".to_owned());
+            if let Some((sessions, connections)) = before {
+                if sessions != metrics.sessions {
+                    bad("has lost its session without a cause".to_owned());
+                } else if connections != metrics.connections && !reconnects {
+                    bad("has lost its connection without a cause".to_owned());
+                }
             }
             // The lease ends a twentieth early, and a ping is sent each third.
             let least = timeout.mul_f64(0.95 - 1.0 / 3.0).saturating_sub(PING_SLACK);
@@ -139,7 +156,7 @@ async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
                 bad(format!("has a lease of {left:?} left, of {timeout:?}"));
             }
         }
-        before = Some(metrics.connections);
+        before = Some((metrics.sessions, metrics.connections));
         drop((client, lease));
         world.sleep(pid, Duration::from_secs(1)).await;
     }

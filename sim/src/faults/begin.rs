@@ -6,9 +6,7 @@ use docent_session::planted;
 use docent_testing::server::Ensemble;
 
 use super::{Direction, Fault, FaultKind, Flow, KillKind};
-use crate::world::{
-    World, disturbances::Apart, history::What, process::Death, time::MILLISECOND,
-};
+use crate::world::{World, disturbances::Apart, history::What, process::Death, time::MILLISECOND};
 
 impl World {
     /// Plans all faults, and the peace.
@@ -30,12 +28,24 @@ impl World {
         self.core().with_servers(now, call);
     }
 
-    fn servers_after(&self, ms: u64, call: impl FnOnce(&mut Ensemble, Duration) + Send + 'static) {
-        self.ends_after(ms, |world| world.servers(call));
-    }
-
     fn ends_after(&self, ms: u64, action: impl FnOnce(&Self) + Send + 'static) {
         self.at(self.now() + ms * MILLISECOND, action);
+    }
+
+    /// Switches something on, and off after some time.
+    fn lasts(&self, ms: u64, set: impl Fn(&Self, bool) + Send + 'static) {
+        set(self, true);
+        self.ends_after(ms, move |world| set(world, false));
+    }
+
+    /// The same at the servers.
+    fn lasts_there(&self, ms: u64, set: impl Fn(&mut Ensemble, Duration, bool) + Send + 'static) {
+        self.lasts(ms, move |world, on| world.servers(|servers, now| set(servers, now, on)));
+    }
+
+    /// The number of a member; `None`: the leader now, if there is one.
+    fn member(&self, member: Option<usize>) -> Option<usize> {
+        member.or_else(|| self.core().servers.ensemble.leader())
     }
 
     /// Ends all faults that last.
@@ -109,23 +119,19 @@ impl World {
                     .flat_map(|at| directions.map(|direction| (at, direction)))
                     .filter(|(_, of)| direction.is_none_or(|direction| direction == *of))
                     .collect();
-                let set = move |world: &Self, flow| {
-                    let now = world.elapsed();
+                self.lasts(for_ms, move |world, on| {
+                    let (now, flow) = (world.elapsed(), if on { flow } else { Flow::Pass });
                     for (member, direction) in &links {
                         world.core().set_link(now, (process, *member), *direction, flow);
                     }
-                };
-                set(self, flow);
-                self.ends_after(for_ms, move |world| set(world, Flow::Pass));
+                });
             }
             FaultKind::Slow { process, by_ms, for_ms } => {
                 let members = self.core().servers.count;
-                let set = move |world: &Self, by_ms| {
-                    (0..members)
-                        .for_each(|at| world.core().slow_link((process, at), by_ms * MILLISECOND));
-                };
-                set(self, by_ms);
-                self.ends_after(for_ms, move |world| set(world, 0));
+                self.lasts(for_ms, move |world, on| {
+                    let by = if on { by_ms * MILLISECOND } else { 0 };
+                    (0..members).for_each(|at| world.core().slow_link((process, at), by));
+                });
             }
             FaultKind::Stop { process, for_ms } => {
                 self.stop_process(process);
@@ -148,39 +154,32 @@ impl World {
                 }
             }
             FaultKind::StopMember { member, for_ms } => {
-                let Some(member) = member.or_else(|| self.core().servers.ensemble.leader()) else {
-                    return;
-                };
+                let Some(member) = self.member(member) else { return };
                 self.renew_until_given_up(member, for_ms);
-                self.servers(|servers, now| servers.stop_member(now, member));
-                self.servers_after(for_ms, move |servers, now| start(servers, now, member));
+                self.lasts_there(for_ms, move |servers, now, on| stop(servers, now, member, on));
             }
             FaultKind::Lag { member, for_ms } => {
                 let lag = Apart { member: Some(member), from: self.now(), until };
                 self.core().disturbances.lags.push(lag);
-                let set = move |world: &Self, lags| {
-                    let now = world.elapsed();
-                    let mut core = world.core();
-                    let lagging = &mut core.servers.lagging;
+                self.lasts(for_ms, move |world, lags| {
+                    let lagging = &mut world.core().servers.lagging;
                     if lags {
                         lagging.insert(member)
                     } else {
                         lagging.remove(&member)
                     };
-                    core.with_servers(now, |servers, now| servers.set_lag(now, member, lags));
-                };
-                set(self, true);
-                self.ends_after(for_ms, move |world| set(world, false));
+                });
+                self.lasts_there(for_ms, move |servers, now, on| servers.set_lag(now, member, on));
             }
             FaultKind::Isolate { member, for_ms } => {
-                let Some(member) = member.or_else(|| self.core().servers.ensemble.leader()) else {
-                    return;
-                };
+                let Some(member) = self.member(member) else { return };
                 self.renew_until_given_up(member, for_ms);
                 self.note_cut(for_ms);
                 let members = self.core().servers.count;
-                self.servers(|servers, now| servers.isolate(now, member));
-                self.servers_after(for_ms, move |servers, now| {
+                self.lasts_there(for_ms, move |servers, now, on| {
+                    if on {
+                        return servers.isolate(now, member);
+                    }
                     for other in (0..members).filter(|other| *other != member) {
                         servers.heal(now, member, other);
                         servers.heal(now, other, member);
@@ -191,13 +190,16 @@ impl World {
                 self.renew_until_given_up(from, for_ms);
                 self.renew_until_given_up(to, for_ms);
                 self.note_cut(for_ms);
-                self.servers(|servers, now| servers.cut(now, from, to));
-                self.servers_after(for_ms, move |servers, now| servers.heal(now, from, to));
+                self.lasts_there(for_ms, move |servers, now, on| {
+                    if on { servers.cut(now, from, to) } else { servers.heal(now, from, to) }
+                });
             }
             FaultKind::IsolateFromClients { member, for_ms } => {
                 use docent_testing::server::Peer;
-                self.servers(|servers, now| servers.isolate_from_clients(now, member));
-                self.servers_after(for_ms, move |servers, now| {
+                self.lasts_there(for_ms, move |servers, now, on| {
+                    if on {
+                        return servers.isolate_from_clients(now, member);
+                    }
                     servers.heal(now, Peer::Clients, member);
                     servers.heal(now, member, Peer::Clients);
                 });
@@ -209,17 +211,12 @@ impl World {
             }
             FaultKind::RestartAll { for_ms } => {
                 let members = self.core().servers.count;
-                self.servers(|servers, now| {
-                    (0..members).for_each(|member| servers.stop_member(now, member));
-                });
-                self.servers_after(for_ms, move |servers, now| {
-                    (0..members).for_each(|member| start(servers, now, member));
+                self.lasts_there(for_ms, move |servers, now, on| {
+                    (0..members).for_each(|member| stop(servers, now, member, on));
                 });
             }
             FaultKind::PauseMember { member, for_ms, clients_first } => {
-                let Some(member) = member.or_else(|| self.core().servers.ensemble.leader()) else {
-                    return;
-                };
+                let Some(member) = self.member(member) else { return };
                 // When it goes on, it answers requests that waited, before it knows that it leads no more.
                 self.renew_apart(member, for_ms);
                 self.note_cut(for_ms);
@@ -261,6 +258,15 @@ impl World {
                 self.ends_after(for_ms, move |world| world.continue_process(process));
             }
         }
+    }
+}
+
+/// Stops a member, or starts it.
+fn stop(servers: &mut Ensemble, now: Duration, member: usize, stops: bool) {
+    if stops {
+        servers.stop_member(now, member);
+    } else {
+        start(servers, now, member);
     }
 }
 

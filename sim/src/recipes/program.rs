@@ -34,7 +34,7 @@ pub(crate) async fn main(world: World, pid: Pid, mut plan: ProcessPlan<Step>) {
         renewals.any(|renew_ms| renew_ms.is_some()) || plan.client.failback_ms.is_some();
     world.core().process_mut(pid).reconnects = reconnects;
     if is_quiet {
-        world.spawn(pid, requests::follow(world.clone(), pid, client.downgrade(), reconnects));
+        world.spawn(pid, requests::follow(world.clone(), pid, client.downgrade()));
     }
     if plan.client.failback_ms.is_some() {
         let followed = servers::follow(world.clone(), pid, client.downgrade(), plan.client.clone());

@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
-use docent::{Client, CreateMode, Error, ErrorKind, Transaction, runtime::Instant};
+use docent::{Client, CreateMode, Error, ErrorKind, Transaction};
 
 use super::step::NeighbourStep;
 use crate::{
-    checks::guarded::GuardedWrites,
+    checks::{guarded::GuardedWrites, sessions::limited},
     world::{
         World,
         history::What,
@@ -23,12 +23,17 @@ use crate::{
 /// The nodes that a neighbour touches. The others are judged by what their recipe writes.
 const TOUCHED: &[&str] = &[
     "/count-",
-    "/mutex-", "/space-", "/semaphore-", "/counted-", "/read-write-", "/strict-", "/latch-",
-    "/selector-", "/barriers/", "/shared/",
+    "/mutex-",
+    "/space-",
+    "/semaphore-",
+    "/counted-",
+    "/read-write-",
+    "/strict-",
+    "/latch-",
+    "/selector-",
+    "/barriers/",
+    "/shared/",
 ];
-
-/// The longest delay of a call behind its limit: one second for a request in progress, and polls that are put off.
-pub(super) const BEHIND_LIMIT: Duration = Duration::from_millis(2_500);
 
 /// The number of a client in the check of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +71,11 @@ impl Worker {
         let (pid, worker) = (self.pid, self.number);
         self.world.core().process_mut(pid).steps += 1;
         self.world.record(What::Worker { pid, worker, text: text.into() });
+    }
+
+    /// Its process, its number and its client.
+    pub(super) const fn of(&self) -> (Pid, usize, &Client) {
+        (self.pid, self.number, &self.client)
     }
 
     /// A rule was broken.
@@ -151,20 +161,15 @@ impl Worker {
         from
     }
 
-    /// The output of a call that returns within its limit, and [`BEHIND_LIMIT`].
+    /// The output of a call that returns within its limit.
     pub(super) async fn limited<F: Future>(
         &self,
         what: &str,
         limit: Option<Duration>,
         call: F,
     ) -> F::Output {
-        let timing = Timing::begin(self);
-        let output = call.await;
-        let took = timing.took(self);
-        if limit.is_some_and(|limit| timing.is_late(self, limit + BEHIND_LIMIT)) {
-            self.violation(&format!("{what} within {limit:?} took {took:?}"));
-        }
-        output
+        let what = format!("{}: {what}", self.name());
+        limited(&self.world, (self.pid, &self.client), &what, limit, call).await
     }
 
     /// The first node in the queue of a recipe.
@@ -232,33 +237,6 @@ impl Worker {
     pub(super) fn with_client(&self, client: Client, waits_when_full: bool) -> Self {
         let client_number = ClientNumber::next(&self.world, waits_when_full);
         Self { client, client_number, memory: Memory::default(), ..self.clone() }
-    }
-}
-
-/// A call with a time limit.
-pub(super) struct Timing {
-    /// The true time of its beginning.
-    pub(super) from: Nanos,
-    started: Instant,
-    interruptions: u64,
-}
-
-impl Timing {
-    pub(super) fn begin(worker: &Worker) -> Self {
-        let interruptions = worker.world.core().process(worker.pid).interruptions;
-        Self { from: worker.world.now(), started: worker.client.now(), interruptions }
-    }
-
-    /// Its duration by the clock of its process.
-    pub(super) fn took(&self, worker: &Worker) -> Duration {
-        worker.client.now() - self.started
-    }
-
-    /// Whether it took longer than this, although the process ran and its clock did not jump.
-    pub(super) fn is_late(&self, worker: &Worker, limit: Duration) -> bool {
-        let core = worker.world.core();
-        let process = core.process(worker.pid);
-        self.took(worker) > limit && process.interruptions == self.interruptions
     }
 }
 

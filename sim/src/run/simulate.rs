@@ -212,37 +212,31 @@ fn catch(world: &World, run: impl FnOnce()) {
 }
 
 fn judge<S: PlanStep>(world: &World, plan: &Plan<S>) {
-    let violation = |text: String| world.record(What::Violation(text));
-    let is_over = |world: &World| {
-        let core = world.core();
-        world.now() >= plan.peace_at_ms * MILLISECOND && core.processes.iter().all(is_done)
-    };
+    let peace_at = plan.peace_at_ms * MILLISECOND;
+    let is_over =
+        |world: &World| world.now() >= peace_at && world.core().processes.iter().all(is_done);
+    // Sessions of dead processes expire, and each round removes the empty containers of one level.
+    let settle_ms = plan.longest_timeout_ms() + 4 * plan.servers.tick_ms + 1_000;
+    let rounds_ms = if removes_containers(plan) { 5 * plan.servers.container_check_ms } else { 0 };
     let limit = PROGRESS_LIMIT + plan.holds_ms() * MILLISECOND;
-    let end = world.run_until(plan.peace_at_ms * MILLISECOND + limit, is_over);
-    match end {
-        End::Reached if is_over(world) => {}
+    let mut end = world.run_until(peace_at + limit, is_over);
+    let mut when = "";
+    if end == End::Reached && is_over(world) {
+        when = ", after the end of all work";
+        let until = world.now() + (settle_ms + rounds_ms) * MILLISECOND;
+        end = world.run_until(until, |_| false);
+    }
+    let text = match end {
+        End::Reached if !when.is_empty() => return world.finish(),
         End::Reached => {
             let core = world.core();
-            let waiting =
-                core.processes.iter().enumerate().filter(|(_, process)| !is_done(process));
+            let all = core.processes.iter().enumerate();
+            let waiting = all.filter(|(_, process)| !is_done(process));
             let waiting: Vec<_> = waiting.map(|(pid, _)| format!("p{pid}")).collect();
-            drop(core);
-            return violation(format!("no progress after the peace: {}", waiting.join(", ")));
+            format!("no progress after the peace: {}", waiting.join(", "))
         }
-        End::Livelock => return violation(LIVELOCK.to_owned()),
-        End::Panic(text) => return violation(text),
-    }
-    // Sessions of dead processes expire, containers are removed.
-    let settle = plan.longest_timeout_ms() + 4 * plan.servers.tick_ms + 1_000;
-    match world.run_until(world.now() + settle * MILLISECOND, |_| false) {
-        End::Reached => {}
-        End::Livelock => return violation(format!("{LIVELOCK} after the end of all work")),
-        End::Panic(text) => return violation(format!("{text}, after the end of all work")),
-    }
-    // Each round removes the empty containers of one level.
-    let rounds = if removes_containers(plan) { 5 * plan.servers.container_check_ms } else { 0 };
-    if world.run_until(world.now() + rounds * MILLISECOND, |_| false) != End::Reached {
-        return violation("livelock or panic while containers are removed".to_owned());
-    }
-    world.finish();
+        End::Livelock => LIVELOCK.to_owned(),
+        End::Panic(text) => text,
+    };
+    world.record(What::Violation(text + when));
 }

@@ -149,7 +149,8 @@ impl Core {
     pub(crate) fn answered_at(&self, pid: Pid, apart: &[Apart]) -> Option<Nanos> {
         let answer = |apart: &Apart| {
             let of_members = self.network.answers.range((pid, 0)..(pid + 1, 0));
-            let answers = of_members.filter(|((_, member), _)| apart.member.is_none_or(|of| of == *member));
+            let answers =
+                of_members.filter(|((_, member), _)| apart.member.is_none_or(|of| of == *member));
             let last = answers.map(|(_, at)| *at).max()?;
             (last >= apart.from).then(|| last.min(apart.until))
         };

@@ -31,17 +31,7 @@ pub enum What {
     },
     /// A process ended by itself, all its workers done.
     Finished(Pid),
-    /// Processes believed to hold a lock, or one whose node was gone, for a reason that the naive bound of a hold does not
-    /// exclude. Counted.
-    Naive {
-        /// How many holds excluded each other, or 1: a hold whose node was gone.
-        holds: usize,
-        /// Why the rule forgives it.
-        excuse: &'static str,
-        /// Whose.
-        text: String,
-    },
-    /// Another effect that no client can exclude. Counted.
+    /// An effect that no client can exclude, such as two holds within their naive bounds. Counted.
     Counted {
         /// Why the rule forgives it.
         excuse: &'static str,
@@ -72,9 +62,6 @@ impl fmt::Display for What {
             Self::State(pid, state) => write!(f, "p{pid}: {state}"),
             Self::Worker { pid, worker, text } => write!(f, "p{pid}.{worker}: {text}"),
             Self::Finished(pid) => write!(f, "p{pid}: finished"),
-            Self::Naive { text, excuse, .. } => {
-                write!(f, "beyond the naive bound: {text} ({excuse})")
-            }
             Self::Counted { text, excuse } => write!(f, "no client can exclude: {text} ({excuse})"),
             Self::Violation(text) => write!(f, "VIOLATION: {text}"),
             Self::Frame { pid, member, to_server: true, text, .. } => {
@@ -115,7 +102,7 @@ impl History {
     #[must_use]
     pub fn excuses(&self) -> BTreeSet<&'static str> {
         let excuse = |record: &Record| match record.what {
-            What::Naive { excuse, .. } | What::Counted { excuse, .. } => Some(excuse),
+            What::Counted { excuse, .. } => Some(excuse),
             _ => None,
         };
         self.records.iter().filter_map(excuse).collect()
@@ -126,17 +113,6 @@ impl History {
     pub fn hash(&self) -> u64 {
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         self.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, step)
-    }
-
-    /// The number of times that the naive bound of a hold did not suffice: overlaps of holds, and holds whose node was gone.
-    #[must_use]
-    pub fn naive(&self) -> (usize, usize) {
-        let holds = self.records.iter().filter_map(|record| match record.what {
-            What::Naive { holds, .. } => Some(holds),
-            _ => None,
-        });
-        let (overlaps, alone): (Vec<_>, Vec<_>) = holds.partition(|holds| *holds > 1);
-        (overlaps.len(), alone.len())
     }
 }
 

@@ -7,7 +7,7 @@ use docent::DistributedBarrier;
 use super::steps::{BarrierOp, BarrierStep};
 use crate::{
     checks::causes::GRANTED_WITHIN,
-    recipes::worker::{Timing, Worker},
+    recipes::worker::Worker,
     world::{
         time::{Nanos, SECOND},
         truth::State,
@@ -69,8 +69,7 @@ async fn wait(
     barrier: &DistributedBarrier,
     wait_ms: Option<u64>,
 ) {
-    let (path, pid, timing) = (barrier.path(), worker.pid, Timing::begin(worker));
-    let from = timing.from;
+    let (path, pid, from) = (barrier.path(), worker.pid, worker.world.now());
     let limit = wait_ms.map(Duration::from_millis);
     let waited = worker.limited("a wait", limit, async {
         match limit {
@@ -79,14 +78,15 @@ async fn wait(
         }
     });
     let waited = worker.within(step.cancel_ms, waited).await;
-    let (now, took) = (worker.world.now(), timing.took(worker));
-    worker.say(format!("waits on {path}: {waited:?} after {took:?}"));
+    let now = worker.world.now();
+    worker.say(format!("waits on {path}: {waited:?}"));
     let core = worker.world.core();
     // A server that lags may show an older state.
     let undisturbed_since = core.undisturbed_since(pid);
     let is_quiet = core.is_calm(pid, from, now);
     let shows_now = core.disturbances.until + BEHIND < from;
-    let within = if core.is_settled(pid, from) && is_quiet { GRANTED_WITHIN } else { PASSES_WITHIN };
+    let within =
+        if core.is_settled(pid, from) && is_quiet { GRANTED_WITHIN } else { PASSES_WITHIN };
     drop(core);
     // Without a connection, the time is up although nothing was read.
     if let Some(Ok(is_open)) = waited

@@ -13,7 +13,7 @@ use docent::{
 };
 
 use super::{
-    check::{self, NewParticipant, Object, Participating},
+    check::{self, Object, Participating},
     steps::{LeadBy, LeadSettings, LeadStep},
 };
 use crate::{
@@ -63,16 +63,7 @@ fn options(settings: LeadSettings) -> LeaderOptions {
 }
 
 fn take_part(worker: &Worker, step: &LeadStep, id: &str, object: Object) -> Participating {
-    let new = NewParticipant {
-        pid: worker.pid,
-        worker: worker.number,
-        client: &worker.client,
-        election: &paths(step).1,
-        id,
-        object,
-        ends_with_connection: !step.options.keeps_over_cuts,
-    };
-    check::take_part(&worker.world, new)
+    check::take_part(worker, (&paths(step).1, id), object, !step.options.keeps_over_cuts)
 }
 
 async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
@@ -94,7 +85,7 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
                             worker.violation(&format!("{id} becomes the leader twice"));
                         }
                         leads(worker, step, id, &leadership).await;
-                        leading = Some(part.watch(&leadership));
+                        leading = Some(part.watch(&worker.world, &leadership));
                     }
                     LeadershipChange::NotLeader => {
                         if was_leading.is_none() {
@@ -122,7 +113,7 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
                 Err(error) => return failed(worker, id, &error),
             };
             leads(worker, step, id, &leadership).await;
-            let watching = part.watch(&leadership);
+            let watching = part.watch(&worker.world, &leadership);
             if step.watch == HoldWatch::Token {
                 leadership.cancellation_token().cancelled().await;
             } else {
@@ -169,8 +160,7 @@ async fn judge_report(worker: &Worker, latch: &LeaderLatch, id: &str, election: 
     let is_same = |(at, (path, of)): (usize, (&String, &Participant))| {
         (at == 0) == of.is_leader && *path == of.path && id_of(path).is_some_and(|id| id == of.id)
     };
-    let is_true =
-        queue.len() == found.len() && queue.iter().zip(&found).enumerate().all(is_same);
+    let is_true = queue.len() == found.len() && queue.iter().zip(&found).enumerate().all(is_same);
     drop(core);
     if is_calm && changed + SECOND < from && !is_true {
         worker.violation(&format!("{id} reports {found:?}, not {queue:?}"));
@@ -185,7 +175,7 @@ async fn close_latch(
     part: &Participating,
 ) {
     let current = latch.current_leadership();
-    part.close();
+    part.close(false);
     if end == CloseKind::Drop {
         drop(latch);
         worker.say(format!("{id} is dropped"));
@@ -233,7 +223,8 @@ async fn selector(worker: &Worker, step: &LeadStep, id: &str) {
     let term = |leadership: Leadership| async move {
         leads(worker, step, id, &leadership).await;
         // The term is dropped when the leadership ends first.
-        let _watching = (step.watch != HoldWatch::Nothing).then(|| part.watch(&leadership));
+        let _watching =
+            (step.watch != HoldWatch::Nothing).then(|| part.watch(&worker.world, &leadership));
         let lost = async {
             match step.watch {
                 HoldWatch::Nothing => pending().await,
@@ -258,7 +249,7 @@ async fn selector(worker: &Worker, step: &LeadStep, id: &str) {
         }
     };
     let ran = worker.within(step.for_ms, running).await;
-    part.close();
+    part.close(false);
     match ran {
         None => worker.say(format!("{id} is dropped")),
         Some(Ok(completed)) => worker.say(format!("{id} has led: {completed}")),

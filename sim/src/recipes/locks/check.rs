@@ -154,7 +154,6 @@ impl Belief {
             session: self.session,
             paths: self.paths.iter().map(String::as_str).collect(),
             gone_at: self.missing_since.map(|_| self.gone_at),
-            ended_at: self.ended_at,
             only_excuse: self.is_strict().then_some(beyond_drift),
         }
     }

@@ -217,7 +217,7 @@ fn has_semaphore(lock: &LockName) -> bool {
 
 fn name(rng: &mut Rng) -> LockName {
     let number = rng.u8(..2);
-    match rng.u8(..12) {
+    match rng.u8(..13) {
         0..=2 => LockName::Mutex(number),
         3 => LockName::Namespaced(number),
         4 => LockName::SemaphoreMutex(number),

@@ -7,10 +7,9 @@ use tokio::sync::Notify;
 
 use super::{
     belief::{Mode, Part},
-    held::{Held, NewBelief, are_intruded, believe},
+    held::{Held, are_intruded, believe},
     objects::{Object, Objects, count_path},
     steps::{HoldEnd, InnerLock, LockName, LockStep},
-    strict::judge_hand_over,
     waits,
 };
 use crate::recipes::{
@@ -34,12 +33,10 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
             mutex.make_revocable(move || revoked.notify_one());
         }
         let quantity = usize::from(step.quantity);
-        let guards =
-            acquire(worker, &object, lock, owner.as_ref(), step.wait_ms, quantity).await?;
+        let guards = acquire(worker, &object, lock, owner.as_ref(), step.wait_ms, quantity).await?;
         Ok::<_, Error>((object, guards))
     };
     let count = KnownCount::before(worker, lock);
-    let started = worker.world.now();
     let using = worker.world.use_paths(worker.pid, lock.paths());
     let Some(acquired) = cancelled(worker, &step, acquire).await else {
         drop(using);
@@ -51,27 +48,14 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
         Ok((_, None)) => return worker.say(format!("does not get {text} in time")),
         Err(error) => return worker.say(format!("does not get {text}: {error}")),
     };
-    if matches!(lock, LockName::Strict(_)) {
-        judge_hand_over(&worker.world, worker.pid, &lock.queue(), started);
-    }
     let hold = |guard: LockGuard, lock: &LockName, end| {
         worker.say(format!("holds {} as {}", name(lock), guard.path()));
         let mut parts = lock.parts();
         if let Some(count) = &count {
             parts[0].mode = Mode::Lease(count.largest(worker));
         }
-        let new = NewBelief {
-            pid: worker.pid,
-            worker: worker.number,
-            client: &worker.client,
-            parts,
-            owner: step.owner,
-            watch: step.watch,
-            is_unasked: step.unasked,
-            is_revocable: step.revocable && object.mutex(lock).is_some(),
-            guard,
-        };
-        (believe(&worker.world, new), end)
+        let is_revocable = step.revocable && object.mutex(lock).is_some();
+        (believe(worker, &step, parts, is_revocable, guard), end)
     };
     let mut holds: Vec<_> = guards.into_iter().map(|guard| hold(guard, lock, step.end)).collect();
     for inner in &step.then {

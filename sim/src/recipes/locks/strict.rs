@@ -6,19 +6,12 @@ use super::belief::Belief;
 use crate::{
     checks::proof::{PROVEN_DRIFT_PPM, work_until},
     world::{
-        World,
         check::View,
         core::Core,
         history::What,
-        time::{Nanos, Pid, SECOND},
+        time::{Nanos, Pid},
     },
 };
-
-/// The longest time without faults from a release, or the begin of an acquire, to the grant of a free lock.
-const HAND_OVER_WITHIN: Nanos = 3 * SECOND;
-
-/// The longest effect of faults after the peace: sessions end, and clients notice dead connections.
-const EFFECTS_OF_FAULTS: Nanos = 30 * SECOND;
 
 /// The holds of strict mutexes that no release has ended, by lock and number.
 #[derive(Default)]
@@ -78,27 +71,8 @@ pub(super) fn is_beyond_drift(core: &Core, pid: Pid) -> bool {
     least < -PROVEN_DRIFT_PPM || greatest > PROVEN_DRIFT_PPM
 }
 
-/// Judges an acquire of a strict mutex that began at `started`: a lock that its last holder has released is granted
-/// at once.
-pub(super) fn judge_hand_over(world: &World, pid: Pid, lock: &str, started: Nanos) {
-    let now = world.now();
-    let core = world.core();
-    // Two processes with one session take it from each other for ever, and the grant of a lock with it.
-    let is_shared = core.processes.iter().any(|process| process.resumed.is_some());
-    if is_shared || core.disturbances.has_short_sessions() || started < core.disturbances.peace_at + EFFECTS_OF_FAULTS {
-        return;
-    }
-    // The last change is the grant.
-    let before = core.servers.truth.of(lock).rev().nth(1);
-    let released = before.and_then(|change| {
-        let (data, _) = change.change.node.as_ref()?;
-        String::from_utf8_lossy(data).contains(" free ").then_some(change.at)
-    });
-    drop(core);
-    if let Some(released) = released
-        && now > released.max(started) + HAND_OVER_WITHIN
-    {
-        let text = format!("{lock}: p{pid} waits although it was released");
-        world.record(What::Violation(text));
-    }
+/// Whether the last holder of a strict mutex has released it.
+pub(super) fn is_released(core: &Core, lock: &str) -> bool {
+    let record = core.ensemble().node(lock).map(|(data, _)| data).unwrap_or_default();
+    String::from_utf8_lossy(&record).contains(" free ")
 }

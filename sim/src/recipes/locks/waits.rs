@@ -6,6 +6,7 @@ use super::{
     belief::{Belief, Mode, Part},
     check::Holds,
     objects::count_of,
+    strict::is_released,
 };
 use crate::{
     checks::causes::{self, GRANTED_WITHIN},
@@ -76,18 +77,13 @@ impl Waits {
     }
 
     /// Whether one of the acquires of a lock must be granted.
-    fn is_free(
-        &self,
-        core: &Core,
-        now: Nanos,
-        held: &BTreeMap<u64, Belief>,
-        lock: &str,
-    ) -> bool {
+    fn is_free(&self, core: &Core, now: Nanos, held: &BTreeMap<u64, Belief>, lock: &str) -> bool {
         let waiting = || {
             let waits = self.open.values();
             waits.filter(|(_, parts)| parts.iter().any(|part| part.lock == lock))
         };
-        let beliefs = || held.values().filter(|belief| belief.parts.iter().any(|of| of.lock == lock));
+        let beliefs =
+            || held.values().filter(|belief| belief.parts.iter().any(|of| of.lock == lock));
         let holders = beliefs().map(|belief| belief.pid);
         let pids = waiting().map(|(pid, _)| *pid).chain(holders);
         // One that acquires several locks may have this one.
@@ -102,7 +98,8 @@ impl Waits {
                 let mut held = beliefs().flat_map(|belief| &belief.parts);
                 held.all(|part| part.lock != lock || part.mode == Mode::Shared)
             }
-            Some(Mode::Strict) => false,
+            // The claim of a lost holder is waited for.
+            Some(Mode::Strict) => beliefs().next().is_none() && is_released(core, lock),
             _ => beliefs().next().is_none(),
         };
         is_open
