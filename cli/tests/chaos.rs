@@ -227,7 +227,6 @@ async fn docent_is_killed() {
 }
 
 // Case (Contracts of docent lock): it is stopped, and continued too late.
-// Also: `ctrl_z_stops_it_and_returns_to_the_shell`.
 // Case (Found in docent itself): a test of the command line read the last line of a file before its
 // end was written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -248,8 +247,7 @@ async fn docent_is_stopped_past_its_session_and_continued() {
     report("stopped", &times);
 }
 
-// Case (Contracts of docent lock): no server is heard.
-// Also: `the_embedded_server_is_killed`, `the_real_server_is_killed`.
+// Case (Contracts of docent lock): no server replies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_connection_drops_everything() {
     let mut times = Vec::new();

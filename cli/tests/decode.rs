@@ -148,7 +148,6 @@ fn the_streams_of_tshark_are_decoded_separately() {
 // Case (Found in docent itself): `docent decode --stream --check` dropped an unfinished stream
 // beyond 1,024, and the end of a connection inside a frame before `conn`, reported nothing and
 // exited with 0.
-// Also: `check_reports_a_connection_that_ends_inside_a_frame`.
 #[test]
 fn a_stream_that_is_displaced_inside_a_frame_is_reported() {
     let part = |range: std::ops::Range<u32>, hex: &str| -> String {

@@ -87,7 +87,6 @@ async fn a_listing_without_a_reply_does_not_outlast_the_timeout() {
 }
 
 // Case (Contracts of docent lead): the leadership is lost, and comes back: `--again`.
-// Also: `without_a_reconnect_the_command_is_ended_and_runs_again_later`.
 #[tokio::test]
 async fn with_again_the_command_runs_in_the_next_leadership() {
     let (server, path, file) = (server(), unique_path("lead"), TemporaryFile::new());

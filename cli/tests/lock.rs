@@ -87,7 +87,6 @@ async fn the_command_gets_standard_input_and_unchanged_arguments() {
 // Not acquired.
 
 // Case (Found in docent itself): `-E 1` of `docent lock` and `docent lead` gave exit code 70.
-// Also: `one_leads_and_the_others_wait_in_order`.
 #[tokio::test]
 async fn a_held_lock_is_not_acquired_and_the_error_says_so() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
@@ -229,7 +228,6 @@ async fn readers_share_the_lock_and_a_writer_is_exclusive() {
 
 // Case (Contracts of docent lock): a signal while waiting leaves the queue at once, and no node
 // (consul#4439).
-// Case (Contracts of docent lead): a signal while waiting leaves the queue at once, and no node.
 #[tokio::test]
 async fn a_signal_during_the_acquire_leaves_the_queue_at_once() {
     for words in [&["lock"][..], &["lock", "--timeout", "20s"], &["lead", "--again"]] {
@@ -286,7 +284,6 @@ async fn processes_that_the_command_leaves_end_before_the_release() {
 }
 
 // Case (Contracts of docent lock): the lock's node is deleted.
-// Case (Contracts of docent lead): the leader's node is deleted.
 #[tokio::test]
 async fn deleting_the_lock_node_ends_the_command() {
     for (command, text) in
@@ -304,7 +301,7 @@ async fn deleting_the_lock_node_ends_the_command() {
     }
 }
 
-// Case (Contracts of docent lock): somebody asks for the lock.
+// Case (Contracts of docent lock): another client revokes the lock.
 #[tokio::test]
 async fn a_revocable_lock_is_released_when_it_is_revoked() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
@@ -347,8 +344,6 @@ async fn preexisting_children_are_not_signalled() {
 // Without a connection.
 
 // Case (Contracts of docent lock): the connection breaks.
-// Also: `the_command_is_ended_in_time_without_a_reconnect`.
-// Case (Contracts of docent lead): the connection breaks for a moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_command_is_stopped_until_a_reconnect() {
     for command in ["lock", "lead"] {
@@ -408,7 +403,6 @@ async fn the_command_is_ended_in_time_without_a_reconnect() {
 // `docent lock` and its watchdog.
 
 // Case (Contracts of docent lock): it is killed.
-// Also: `docent_is_killed`.
 #[tokio::test]
 async fn no_process_survives_when_docent_is_killed() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
@@ -437,8 +431,6 @@ async fn no_process_survives_when_docent_is_killed() {
 }
 
 // Case (Contracts of docent lock): its watchdog is killed, or both are.
-// Also: `when_both_are_killed_the_command_is_killed_too`.
-// Case (Contracts of docent lead): it is killed, or its watchdog is.
 #[tokio::test]
 async fn no_process_survives_when_the_watchdog_is_killed_and_the_lock_is_released() {
     for words in [&["lock"][..], &["lead", "--again"]] {

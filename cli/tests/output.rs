@@ -21,7 +21,6 @@ fn assert_harmless(ran: &Ran) {
 
 // Case (Found in docent itself): C1 controls, DEL and marks of direction in nodes and data reached
 // the terminal, by text, `--json` and errors of the commands, and by the tap.
-// Also: `control_characters_are_escaped_in_text_and_json`.
 // Case (Found in docent itself): a control character in a connect string, or in the path of `docent
 // lock` and `lead`, was escaped twice in the message; both connected before they looked at the
 // path.

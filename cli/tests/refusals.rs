@@ -25,7 +25,6 @@ fn words(line: &str) -> Vec<&str> {
 
 // Case (Found in docent itself): `--acl digest:bob:secret:r` stored the password in clear, as a
 // hash that matches no user; `superDigest` of `docent serve` did, too.
-// Also: `a_password_is_no_hash`, `invalid_settings_and_values_are_refused_with_the_reason`.
 #[tokio::test]
 async fn invalid_arguments_are_rejected_in_one_line_before_anything_is_done() {
     let (server, file) = (server(), TemporaryFile::new());
@@ -56,7 +55,6 @@ async fn with_variable(name: &str, value: &str, arguments: &[&str]) -> Ran {
 
 // Case (Found in docent itself): an empty `--connect` or `DOCENT_CONNECT` was the server of this
 // machine, also for `docent lock`, which then guarded nothing.
-// Also: `a_guard_has_no_default_server`.
 #[tokio::test]
 async fn an_empty_setting_is_refused() {
     for command in [&["get", "/a"][..], &GUARDS[0], &GUARDS[1]] {
@@ -178,7 +176,6 @@ async fn a_server_that_hangs_while_a_tree_is_read_does_not_keep_the_command() {
 
 // Case (Found in docent itself): `set PATH -` read all of a larger input before it was refused;
 // `get -r` ended at the first node that the ACL hides.
-// Also: `a_hidden_node_does_not_hide_the_others`.
 #[tokio::test]
 async fn more_than_a_request_can_hold_is_not_read() {
     let server = server();

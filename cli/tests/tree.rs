@@ -110,10 +110,7 @@ async fn watching_ends_with_its_count_or_its_time() {
     assert_eq!((ran.code, ran.out.as_str()), (Some(124), "node /t/b-x 0\nwatching 1\n"));
 }
 
-// Case (Caches): a tree is printed and followed from a shell: outage, lost session, missing node,
-// refusal, a reader that lags.
-// Also: `missing_and_unreadable_nodes_are_errors_of_one_line`,
-// `differences_are_deletions_before_creations`.
+// Case (Caches): a tree is followed from a shell across an outage.
 #[tokio::test]
 async fn the_differences_of_an_outage_are_printed() {
     let chroot = populated().await;

@@ -94,7 +94,6 @@ mod tests {
 
     /// Source: `TestDownInstanceManager`.
     // Case (Service discovery): failing instances are left out, and come back at their time.
-    // Also: `D26-service-provider`.
     #[test]
     fn an_instance_is_down_from_the_threshold_to_the_timeout_of_its_first_error() {
         let down = DownInstances::new(DownInstancePolicy::new(Duration::from_secs(10), 2));

@@ -113,11 +113,7 @@ mod tests {
         assert_eq!(to_vec(&f64::NAN).unwrap(), b"null");
     }
 
-    // Case (Service discovery): the bytes of an instance: escapes, order, nulls; those of any
-    // version are read, and no bytes panic.
-    // Also: `numbers_have_the_form_of_java`, `an_instance_has_the_bytes_of_curators_serializer`,
-    // `instances_of_every_version_are_read`, `invalid_instances_are_refused_with_the_reason`,
-    // `every_instance_is_read_back`, `no_bytes_make_it_panic`.
+    // Case (Service discovery): the texts of an instance have the escapes of Jackson.
     #[test]
     fn strings_have_jacksons_escapes() {
         let text = "\"\\/\u{8}\u{c}\n\r\t\u{0}\u{1f}\u{7f}\u{2028}\u{e9}\u{ffff}\u{1f600}x";

@@ -170,7 +170,6 @@ mod tests {
     }
 
     // Case (Failure cases, 2): many frames in one read.
-    // Also: `gathered_requests_are_written_at_once`.
     #[test]
     fn split_returns_complete_frames_one_by_one() {
         let mut out = BytesMut::new();

@@ -347,7 +347,6 @@ mod tests {
 
     /// Both have type -1; only `done` distinguishes them.
     // Case (Pitfalls of the wire, 1): the end of a multi has the type of an error.
-    // Also: `a_failed_transaction_names_the_operation_and_does_nothing`.
     #[test]
     fn an_error_result_does_not_end_the_sequence() {
         let results = [MultiResult::Error(ErrorCode::NoNode), MultiResult::Delete];
@@ -381,7 +380,6 @@ mod tests {
     // Case (Found in docent itself): a success in the reply to a transaction was taken for one
     // although its header had an error, and the reply to a create was taken with the path of any
     // node.
-    // Also: `the_path_in_the_reply_to_a_create_is_the_one_asked_for`.
     #[test]
     fn a_successful_result_with_an_error_in_its_header_is_refused() {
         let mut out = Vec::new();
@@ -441,7 +439,6 @@ mod tests {
 
     /// A create2 may have the result of a create (ZOOKEEPER-4026).
     // Case (Pitfalls of the wire, 2): a multi's result is not of its request's type.
-    // Also: `every_kind_of_node_is_created_by_a_transaction`.
     #[test]
     fn a_result_has_its_own_type() {
         let results = [

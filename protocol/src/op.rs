@@ -318,7 +318,6 @@ mod tests {
     }
 
     // Case (Pitfalls of the wire, 11): create modes are numbers, not flags.
-    // Also: `containers_and_ttl_nodes_are_created_by_create_too`.
     #[test]
     fn modes_have_their_flags_and_properties() {
         let ttl = Ttl::MAX;
@@ -355,7 +354,6 @@ mod tests {
     }
 
     // Case (Pitfalls of the wire, 9): unknown numbers.
-    // Also: `every_code_but_ok_has_a_kind`, `an_error_without_a_name_leaves_the_outcome_open`.
     // Case (Failure cases, 9): unknown numbers.
     #[test]
     fn named_values_convert_to_their_numbers_and_back() {

@@ -145,7 +145,6 @@ mod tests {
 
     /// A server sends U+1F600 back as two surrogates (a sync reply in `tests/data/golden.json`).
     // Case (Pitfalls of the wire, 6): CESU-8 from the server.
-    // Also: `lone_surrogates_and_other_invalid_sequences_are_replaced`.
     #[test]
     fn surrogate_pairs_become_their_character() {
         let path = b"/x\xED\xA0\xBD\xED\xB8\x80y";
@@ -191,7 +190,6 @@ mod tests {
     }
 
     // Case (Pitfalls of the wire, 5): null is not empty.
-    // Also: `every_frame_round_trips`.
     #[test]
     fn null_is_not_empty() {
         assert_ne!(Text::NULL, Text::new(""));

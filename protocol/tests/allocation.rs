@@ -62,10 +62,7 @@ fn no_length_or_count_makes_a_decoder_allocate() {
 
 /// A count of 2,147,483,647 in a body of 100 bytes, at every offset.
 // Case (Pitfalls of the wire, 10): lying counts and lengths, cut frames.
-// Also: `no_length_or_count_makes_a_decoder_allocate`, `frames_may_be_split_at_every_byte`.
 // Case (What broke other clients): counts and bad UTF-8 end the process.
-// Also: `lone_surrogates_and_other_invalid_sequences_are_replaced`,
-// `a_reply_that_cannot_be_read_fails_only_its_own_request`.
 #[test]
 fn counts_beyond_the_body_allocate_nothing() {
     for offset in 0..96 {

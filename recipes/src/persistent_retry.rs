@@ -71,8 +71,7 @@ mod tests {
         PersistentRetry::new(Arc::new(policy), CancellationToken::new())
     }
 
-    // Case (Leader election and kept nodes): a policy that gives up, one without pauses.
-    // Also: `a_policy_without_pauses_does_not_spin`, `a_close_ends_the_retries`.
+    // Case (Leader election and kept nodes): a retry policy that gives up.
     #[test]
     fn it_retries_as_the_policy_and_goes_on_where_that_gives_up() {
         let three = policy(RetryNTimes::new(3, Duration::from_millis(7)));

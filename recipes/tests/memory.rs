@@ -149,7 +149,6 @@ fn cost_of_a_join(members: usize) -> u64 {
 // Case (Found in docent itself): the view of a group copied and compared all members for each
 // change, and read the first ones one after the other: 75 MB were allocated for 50 members that
 // joined 3,000, now 157 KB.
-// Also: `the_members_are_read_at_once`.
 #[test]
 fn a_join_costs_the_same_in_a_group_of_any_size() {
     let (small, large) = (cost_of_a_join(100), cost_of_a_join(3000));

@@ -703,10 +703,6 @@ fn number(variable: &str) -> Option<u64> {
 // Case (Found in docent itself): a recursive watch that was dropped while another was asked for,
 // that was forgotten, or with a child's event on the wire left the others of its path deaf (71 to
 // 145 of 200 events).
-// Also: `a_recursive_watch_that_goes_while_another_is_on_its_way_is_made_up_for`,
-// `a_recursive_watch_that_goes_while_a_read_is_on_its_way_is_narrowed`,
-// `a_forgotten_recursive_watch_keeps_its_mode`,
-// `a_recursive_watch_that_goes_leaves_the_persistent_one`.
 #[test]
 fn every_event_comes_or_a_resync_covers_it() {
     let wanted = number("DOCENT_WATCH_MODEL").unwrap_or(200_000);

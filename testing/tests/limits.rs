@@ -55,8 +55,6 @@ fn read_all(bench: &mut Bench, id: ConnectionId) -> (Vec<i32>, usize) {
 /// 2,000 pipelined reads of 1 MB took 3.5 GB.
 // Case (Found in docent itself): the embedded server ran ahead of a client that did not read: 2,000
 // pipelined reads of 1 MB, or the same behind a write, took 3.5 GB.
-// Also: `reads_behind_a_write_wait_for_the_client_to_read`,
-// `more_requests_than_may_wait_are_handled_in_their_order`.
 #[test]
 fn pipelined_reads_wait_for_the_client_to_read() {
     let (mut bench, id) = bench(1);

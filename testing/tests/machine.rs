@@ -70,7 +70,6 @@ fn a_session_that_pings_stays() {
 }
 
 // Case (Pitfalls of the wire, 24): a wrong password kicks the rightful client.
-// Also: `a_server_that_closes_silently_is_not_an_expiry`.
 #[test]
 fn a_wrong_password_is_refused_and_kicks_the_rightful_connection() {
     let mut b = bench(Version::V3_8);
@@ -425,8 +424,6 @@ fn without_a_majority_the_rest_is_read_only() {
 // Case (Found in docent itself): the embedded ensemble: a leader that lagged checked writes on its
 // old tree and gave out equal sequence numbers; a stopped member, or one without a quorum, applied
 // the log across a gap and could lead next.
-// Also: `a_stopped_member_that_no_longer_lags_applies_nothing`,
-// `a_member_restarted_without_a_quorum_applies_nothing`.
 #[test]
 fn a_leader_that_lags_checks_against_its_ordered_writes() {
     let mut b = ensemble();

@@ -364,7 +364,6 @@ fn no_client_goes_back_to_an_older_leader() {
 /// A new leader gives every session the timeout of its creation, whatever timeout resumed it.
 // Case (Found in docent itself): the embedded ensemble: a session resumed with another timeout kept
 // it under a new leader, and a shorter one was ignored.
-// Also: `a_touch_with_a_shorter_timeout_brings_the_expiry_forward`.
 #[test]
 fn a_new_leader_restarts_sessions_with_the_timeout_of_their_creation() {
     let mut b = ensemble(500, 5);

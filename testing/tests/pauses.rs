@@ -23,8 +23,6 @@ fn ensemble(election_time: Duration) -> Bench {
 
 // Case (Found in docent itself): the embedded ensemble: nothing could pause a member (SIGSTOP), and
 // an election took no time.
-// Also: `a_resumed_leader_answers_its_waiting_clients_from_an_old_tree`,
-// `a_resumed_member_handles_messages_in_their_order`, `an_election_takes_its_time`.
 #[test]
 fn a_paused_member_answers_when_it_goes_on() {
     let mut b = ensemble(Duration::ZERO);

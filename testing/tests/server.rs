@@ -71,7 +71,6 @@ fn names<'a>(text: &'a str, end: &str) -> Vec<&'a str> {
 
 // Case (Found in docent itself): the embedded server refused the four-letter words that kazoo and
 // monitoring ask (`envi`, `conf`, `stat`), and counted no frame that it sent.
-// Also: `kazoos_client_and_recipes_work`.
 #[tokio::test]
 async fn four_letter_words_are_answered() {
     let config = Config { version: Version::V3_8, ..Config::default() };

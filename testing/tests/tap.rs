@@ -157,9 +157,6 @@ async fn a_delayed_reply_comes_late_and_a_lost_one_never() {
 // Case (Found in docent itself): tests on a busy machine: a frame was delayed for less time than
 // the test needed, durations were measured by the wall clock, and a second client's node came
 // before a search in the background.
-// Also: `barriers/time.rs` `a_timed_wait_returns_at_its_timeout`,
-// `a_timed_enter_returns_at_its_timeout`, `a_timed_leave_returns_at_its_timeout`;
-// `38-contended-create-lost-then-other-holder`.
 #[tokio::test]
 async fn the_delays_in_progress_can_be_ended() {
     on_every_server("the_delays_in_progress_can_be_ended", async |tap| {

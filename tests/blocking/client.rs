@@ -159,9 +159,8 @@ fn states_end_with_the_client(server: Server) {
     assert_eq!(waiting.join().unwrap().flatten(), None, "the state after the end");
 }
 
-// Case (Programs without async): a blocking call within a retry or a term, on a thread that is
-// waiting already.
-// Also: `a_selector_leads_while_its_closure_runs`.
+// Case (Programs without async): a blocking call within a retry, on a thread that is waiting
+// already.
 fn a_retry_calls_blocking_methods(server: Server) {
     let client = server.client();
     let path = server.path("retried");

@@ -78,7 +78,6 @@ fn the_last_drop_closes_the_session(server: Server) {
 
 /// Whatever is dropped last: its background ends, and with it the session, without the limit of the last drop.
 // Case (Programs without async): the background of a recipe outlives its last value.
-// Also: `the_thread_of_a_client_ends_with_it`.
 #[test]
 fn every_recipe_may_be_the_last_of_its_client() {
     type Make = Box<dyn Fn(&Client) -> Box<dyn Any>>;

@@ -59,10 +59,7 @@ fn threads_of_several_clients_hold_a_mutex_one_after_the_other(server: Server) {
     assert_eq!(holds.load(SeqCst), 30);
 }
 
-// Case (Programs without async): a guard is released or dropped on another thread, in a task, or
-// after its client.
-// Also: `a_guard_may_be_dropped_inside_a_runtime`,
-// `handles_that_outlive_their_client_are_harmless`.
+// Case (Programs without async): a guard is released or dropped on another thread.
 fn a_guard_is_released_and_dropped_on_other_threads(server: Server) {
     fn is_send<T: Send + Sync + 'static>() {}
     is_send::<LockGuard>();

@@ -139,8 +139,6 @@ fn a_value_is_shared(server: Server) {
 
 // Case (Programs without async): a thread that waits for events when their recipe or their client
 // ends.
-// Also: `members_see_each_other`, `a_value_is_shared`,
-// `a_persistent_watch_is_an_iterator_until_the_client_ends`.
 fn a_cache_has_events(server: Server) {
     let client = server.client();
     let path = server.path("cached");
@@ -195,7 +193,6 @@ fn members_of_a_barrier_enter_and_leave(server: Server) {
 
 // Case (Programs without async): a discovery, its cache and its provider are dropped on another
 // thread, or as the last of their client.
-// Also: `every_recipe_may_be_the_last_of_its_client`.
 fn a_service_is_followed_by_a_thread(server: Server) {
     let (client, observer) = (server.client(), server.client());
     let ours = ServiceDiscovery::new(&client, &server.fixture.path).unwrap();

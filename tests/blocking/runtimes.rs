@@ -53,8 +53,6 @@ fn in_each_runtime<F: Future<Output = ()> + Send + 'static>(body: impl Fn() -> F
 
 // Case (Programs without async): a call inside a runtime: refused, nothing is sent; also in
 // `LocalSet`, and in a task that has used its time slice.
-// Case (Programs without async): service discovery inside a runtime: refused, nothing is
-// registered.
 fn calls_inside_a_runtime_are_refused(server: Server) {
     let client = server.client();
     let path = server.path("refused");

@@ -197,8 +197,7 @@ async fn changes_that_were_read_already_cause_no_read() {
 }
 
 /// An overloaded server refuses reads for a while.
-// Case (Caches): a server that is overloaded, or a client with a full queue, delays the cache.
-// Also: `a_limit_of_the_client_delays_the_load`.
+// Case (Caches): an overloaded server delays the cache.
 #[tokio::test]
 async fn throttled_reads_are_repeated() {
     let fixture = Fixture::embedded().await;

@@ -71,7 +71,6 @@ async fn data_that_initial_nodes_do_not_have_are_added() {
 // Case (Found in docent itself): a cache whose nodes were newer than the server's (initial nodes,
 // or nodes of an earlier session, when the ensemble was restored from a backup) read and listed
 // them in a loop, 2,400 times a second each, was never initialized, and kept showing them.
-// Also: `a_server_behind_the_initial_nodes_is_waited_for`.
 #[tokio::test]
 async fn nodes_of_an_ensemble_that_was_restored_are_replaced() {
     let before = Fixture::embedded().await;

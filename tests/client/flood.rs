@@ -154,7 +154,6 @@ fn assert_in_time(program: impl FnOnce() -> Duration + Send + 'static) {
 
 // Case (Found in docent itself): a flood on a stream that is always ready kept all other tasks from
 // running: the driver read without a bound.
-// Also: `a_flood_of_events_leaves_time_to_other_tasks_on_tokio`.
 #[test]
 fn a_flood_of_events_leaves_time_to_other_tasks_on_smol() {
     assert_in_time(|| smol::block_on(smol::spawn(sleep_beside_the_flood(smol_runtime::Smol))));

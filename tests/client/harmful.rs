@@ -28,9 +28,6 @@ async fn submitted(client: &Client, operation: &impl ApplicationOperation) -> Re
 
 // Case (Found in docent itself): the client could stop a real server for good: it sent the create
 // of `/zookeeper/quota/zookeeper_limits`, and statistics of a quota that are not numbers.
-// Also: `a_chroot_in_the_connect_string_hides_no_harmful_write`,
-// `numbers_are_those_that_servers_read`, `only_quotas_are_looked_at`,
-// `requests_that_harm_a_server_are_recognized`.
 #[tokio::test]
 async fn a_write_that_stops_a_server_is_not_sent() {
     let fixture = Fixture::embedded().await;

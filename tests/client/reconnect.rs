@@ -117,8 +117,6 @@ async fn watches_survive(connect: &str, restart: impl AsyncFnOnce()) {
 
 /// The paths take 2.3 MB; a server closes the connection on a request over 1 MB (`jute.maxbuffer`).
 // Case (Failure cases, 15): fifty thousand watches at a reconnect.
-// Also: `fifty_thousand_watches_are_set_again_on_a_restarted_server`,
-// `a_large_replay_is_split_and_loses_nothing`.
 #[tokio::test]
 async fn fifty_thousand_watches_are_set_again() {
     let server = TestingServer::start().await.unwrap();

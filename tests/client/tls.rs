@@ -304,10 +304,6 @@ async fn the_embedded_server_requires_a_client_certificate_if_it_has_roots_for_t
 
 // Case (Found in docent itself): a certificate that was not trusted was reported after the
 // connection timeout, 15 s, and the text did not say what to do.
-// Also: `the_embedded_server_requires_a_client_certificate_if_it_has_roots_for_them`,
-// `one_bad_certificate_does_not_fail_a_client_with_other_servers`,
-// `a_certificate_that_is_replaced_ends_neither_sessions_nor_attempts`,
-// `a_ca_certificate_as_that_of_a_server_is_named`.
 #[tokio::test]
 async fn a_certificate_that_is_not_accepted_is_reported_at_once() {
     let authority = Authority::named("tests of docent");
@@ -384,7 +380,6 @@ async fn a_certificate_that_is_replaced_ends_neither_sessions_nor_attempts() {
 
 // Case (Found in docent itself): TLS on a port without it, and no TLS on a port with it, were "the
 // server closed the connection".
-// Also: `tls_is_served_and_each_mismatch_is_reported_at_once_with_its_remedy`.
 #[tokio::test]
 async fn a_port_with_or_without_tls_is_named() {
     let authority = Authority::named("tests of docent");

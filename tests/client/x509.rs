@@ -232,9 +232,6 @@ async fn a_real_server_identifies_clients_by_their_certificates() {
 
 // Case (Found in docent itself): the embedded server verified client certificates, but gave their
 // connections no identity: ACLs of the schemes `auth` and `x509` were invalid.
-// Also: `a_real_server_identifies_clients_by_their_certificates`,
-// `every_member_of_an_embedded_ensemble_identifies_its_clients`,
-// `a_client_certificate_can_be_required`.
 // Case (Found in docent itself): the embedded server sent characters above U+FFFF in the ids of
 // ACLs and of whoAmI as UTF-8, a real one sends surrogates.
 #[tokio::test]

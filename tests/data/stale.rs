@@ -41,8 +41,6 @@ async fn a_wait_sees_a_barrier_that_was_set_before(leader_lags: bool) {
 
 // Case (Found in docent itself): a wait at a barrier passed on a server that lags behind, although
 // the barrier was set; a leave in a new session did not wait.
-// Also: `a_wait_on_a_leader_that_lags_sees_a_barrier_that_was_set_before`,
-// `a_leave_in_a_new_session_waits_for_members_that_its_server_does_not_show`.
 #[tokio::test]
 async fn a_wait_on_a_follower_that_lags_sees_a_barrier_that_was_set_before() {
     a_wait_sees_a_barrier_that_was_set_before(false).await;

@@ -15,8 +15,7 @@ async fn services_that_do_not_exist_have_no_instances(fixture: Fixture) {
 }
 
 /// In Curator, one node that is no instance fails the whole query.
-// Case (Service discovery): a node that is not an instance, and one that is no longer.
-// Also: `unreadable_data_is_reported_and_the_last_instance_stays`.
+// Case (Service discovery): a node that is not an instance.
 async fn a_node_that_is_no_instance_is_left_out(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let discovery = discovery(&fixture, &a);

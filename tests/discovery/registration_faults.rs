@@ -29,9 +29,7 @@ async fn after_a_new_session_the_last_form_is_registered(fixture: Fixture) {
 }
 
 /// C30: in Curator, an instance that vanishes between create and delete stops the registration of all others.
-// Case (Service discovery): random registrations of several clients under random faults: each
-// wanted instance is there once, in its last form, and caches agree: `cargo xtask sim`.
-// Also: `D36-discovery-registration-races`.
+// Case (Service discovery): instances are registered again, whatever becomes of the others.
 async fn each_instance_is_registered_again_whatever_becomes_of_the_others(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     let observer = fixture.observer().await;
@@ -138,10 +136,7 @@ async fn an_unchanged_instance_that_is_not_there_is_not_registered(fixture: Fixt
 }
 
 /// `TestServiceDiscovery.testNoServerOnStart`.
-// Case (Service discovery): a registration without a connection, with a lost reply, refused for
-// now, or whose future is dropped.
-// Also: `a_lost_reply_to_an_update_and_to_an_unregistration_is_repeated`,
-// `a_refused_registration_is_tried_again`, `a_dropped_call_registers_all_the_same`.
+// Case (Service discovery): a registration without a connection.
 async fn an_instance_waits_for_the_first_connection(fixture: Fixture) {
     let tap = fixture.tap.client("A").await.unwrap();
     tap.refuse().await.unwrap();

@@ -106,7 +106,6 @@ on_both_servers! {
 /// Readers that begin before and during the first load: an instance that it adds is followed by its end.
 // Case (Found in docent itself): discovery: a reader that began while the cache was loading could
 // miss `Initialized`; `Stale` and `Resynced` came before it.
-// Also: `nothing_is_stale_before_the_first_load`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_that_begin_during_the_first_load_see_its_end() {
     const COUNT: usize = 100;
@@ -159,8 +158,7 @@ async fn readers_that_begin_during_the_first_load_see_its_end() {
 }
 
 /// A reader that is too slow for the events sees the differences.
-// Case (Service discovery): a cache whose reader is slow; the list is not behind the events.
-// Also: `a_cache_follows_the_instances_of_its_service`.
+// Case (Service discovery): a cache of a service whose reader is slow.
 #[tokio::test]
 async fn a_slow_reader_of_a_service_misses_no_difference() {
     const COUNT: usize = 1500;

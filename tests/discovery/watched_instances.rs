@@ -34,12 +34,7 @@ async fn registered_again(client: &Client, path: &str, czxid: i64) -> String {
 }
 
 // Case (Service discovery): another process writes a registered instance (`watchInstances`): its
-// form is kept over a new session and after an outage, other data is not, an update wins; without
-// the option the own form is registered.
-// Also: `a_change_of_another_process_in_an_outage_is_kept`,
-// `data_that_is_not_the_instance_is_not_kept`,
-// `without_the_option_a_change_of_another_process_is_replaced_in_a_new_session`,
-// `both_sides_keep_what_an_operator_writes`.
+// form is kept over a new session.
 async fn a_change_of_another_process_is_kept_in_a_new_session(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     let observer = fixture.observer().await;

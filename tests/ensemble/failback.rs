@@ -272,7 +272,6 @@ async fn nothing_is_lost(clients: Vec<Follower>) {
 }
 
 // Case (The right server, 2): after a rolling restart, one member has no clients, and another most of them.
-// Also: `clients_leave_a_server_with_too_many_connections_and_no_other`.
 #[tokio::test]
 async fn clients_spread_again_after_a_rolling_restart_real() {
     let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());

@@ -144,10 +144,7 @@ async fn follow(client: Client, path: String) -> i32 {
 /// Case 34 of research: the leader dies.
 // Case (Failure cases, 13): a change while there was no connection.
 // Case (Failure cases, 14): the reply of a watching read is lost.
-// Also: `a_rolling_restart_costs_no_session_no_reply_and_no_watch`.
 // Case (Failure cases, 34): leader killed, follower frozen, rolling restart.
-// Also: `a_frozen_follower_costs_no_session_no_reply_and_no_watch`,
-// `a_rolling_restart_costs_no_session_no_reply_and_no_watch`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_leader_costs_no_session_no_reply_and_no_watch() {
     let Some(mut ensemble) = RealEnsemble::start().await else { return };

@@ -135,13 +135,7 @@ async fn the_config_node_names_the_members(ensemble: Ensemble) {
     assert_eq!(error.kind(), ErrorKind::NoAuth);
 }
 
-// Case (Ensembles that change): changes of the members and quotas of the embedded ensemble, as a
-// real 3.8.0 has them.
-// Also: `refused_changes_have_the_errors_of_a_real_server`, `a_removed_leader_is_replaced`,
-// `a_leader_that_lags_steps_down_once_it_has_left`,
-// `the_log_of_a_member_that_has_left_counts_no_more`,
-// `a_change_needs_a_majority_of_the_new_members`, `quotas_are_counted_and_enforced`;
-// `kazoos_tests_of_reconfig_pass`.
+// Case (Ensembles that change): the members of an ensemble are changed by the super user alone.
 async fn the_members_are_changed_by_the_super_user_alone(ensemble: Ensemble) {
     let client = ensemble.client_of(0).await;
     let before = client.get_config().await.unwrap();
@@ -283,7 +277,6 @@ async fn write_unchecked(server: &str, path: &str, data: &[u8]) {
 
 // Case (Found in docent itself): the embedded server: statistics of a quota near the largest number
 // made it panic, where a real one wraps; one multiRead of 1,000 reads of 1 MB took 1 GB.
-// Also: `a_reply_that_takes_too_much_memory_closes_the_connection`.
 async fn quotas_are_counted_and_enforced(ensemble: Ensemble) {
     let client = ensemble.client_of(0).await;
     let create = async |path: &str, data: &[u8]| {

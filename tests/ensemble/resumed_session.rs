@@ -88,7 +88,6 @@ async fn a_session_resumed_on_the_leader_waits_for_its_writes_real() {
 
 // Case (Found in docent itself): the embedded ensemble: the same on a follower, for a write that it
 // had sent to its leader; a real 3.8.0 lets the session wait on both.
-// Also: `a_session_resumed_on_a_follower_waits_for_its_writes_real`.
 #[tokio::test]
 async fn a_session_resumed_on_a_follower_waits_for_its_writes_embedded() {
     on_a_follower(Ensemble::embedded(5, SYNC_LIMIT).await).await;

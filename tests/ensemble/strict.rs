@@ -55,8 +55,7 @@ async fn a_strict_hold_on_a_lost_follower_ends_before_the_next(ensemble: Ensembl
     drop((guard, frozen));
 }
 
-// Case (Strict mutexes): a follower that is cut off, or frozen, with the holder.
-// Also: `a_strict_hold_on_a_lost_follower_ends_before_the_next_real`.
+// Case (Strict mutexes): a follower that is cut off with the holder.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_strict_hold_on_a_lost_follower_ends_before_the_next_embedded() {
     let ensemble = Ensemble::embedded(3, SYNC_LIMIT).await;

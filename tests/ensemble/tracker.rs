@@ -121,7 +121,6 @@ async fn a_client_leaves_a_server_that_leaves_the_ensemble() {
 /// C35, and invalid configurations: they change nothing, and the next valid one is applied.
 // Case (Ensembles that change): a configuration that is empty, invalid, or without addresses
 // changes nothing.
-// Also: `a_text_that_is_none_names_the_line_and_the_rule`.
 #[tokio::test]
 async fn only_a_newer_configuration_with_addresses_counts() {
     let cluster = cluster(3).await;
@@ -231,8 +230,7 @@ async fn addresses_of_proxies_are_kept_by_a_function() {
 }
 
 /// A refusal for a while is followed by another read, without a new connection.
-// Case (Ensembles that change): a server refuses the read for a while; the reply is lost.
-// Also: `a_lost_reply_is_followed_by_the_read_of_the_next_connection`.
+// Case (Ensembles that change): a server refuses the read of the configuration for a while.
 #[tokio::test]
 async fn a_throttled_read_is_repeated() {
     let server = TestingServer::start_with(cluster_config(1)).await.unwrap();
@@ -245,7 +243,6 @@ async fn a_throttled_read_is_repeated() {
 /// A client whose queue is full refuses the read itself.
 // Case (Found in docent itself): an ensemble tracker whose read was refused by a full queue of the
 // client, or by the ACL of the node, had no watch and followed nothing until the next connection.
-// Also: `a_configuration_that_was_hidden_is_read_later`.
 #[tokio::test]
 async fn a_read_that_a_full_queue_refuses_is_repeated() {
     let server = TestingServer::start_with(cluster_config(1)).await.unwrap();
@@ -283,8 +280,7 @@ async fn a_configuration_that_was_hidden_is_read_later() {
     configured(&tracker, 1).await;
 }
 
-// Case (Ensembles that change): a tracker leaves no watch, and keeps no session open.
-// Also: `a_tracker_ends_with_its_client`.
+// Case (Ensembles that change): a dropped tracker leaves no watch.
 #[tokio::test]
 async fn a_dropped_tracker_leaves_no_watch_and_the_last_servers() {
     let cluster = cluster(3).await;

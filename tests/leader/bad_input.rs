@@ -42,10 +42,7 @@ fn assert_names(error: &Error, kind: ErrorKind, name: &str) {
     assert!(error.to_string().contains(name), "{name:?} in {error}");
 }
 
-// Case (Leader election and kept nodes): empty, huge and strange ids; invalid paths; a time to live
-// out of range.
-// Also: `R01-latch-alone`, `a_time_to_live_out_of_range_is_named`,
-// `data_that_is_too_large_is_refused_once`, `line_breaks_are_kept_in_ids_and_refused_in_names`.
+// Case (Leader election and kept nodes): invalid paths.
 async fn invalid_paths_are_named_in_the_error(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let before = fixture.tap.len();
@@ -121,12 +118,7 @@ async fn path_with(fixture: &Fixture, client: &Client, perms: Perms) {
     client.create(&fixture.path, b"", options).await.unwrap();
 }
 
-// Case (Leader election and kept nodes): nodes that may not be listed, read, written or deleted.
-// Also: `a_node_that_cannot_be_read_ends_the_participation`,
-// `a_waiter_whose_predecessor_cannot_be_read_reports_it`,
-// `a_node_that_cannot_be_deleted_is_reported_by_the_close`,
-// `data_that_cannot_be_written_is_reported`, `a_member_that_cannot_be_read_is_named`,
-// `a_touch_that_is_refused_is_reported_once`.
+// Case (Leader election and kept nodes): an election whose nodes may not be listed.
 async fn an_election_that_cannot_be_listed_is_left(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     path_with(&fixture, &a, Perms::CREATE | Perms::DELETE | Perms::ADMIN).await;
@@ -261,8 +253,7 @@ async fn a_touch_that_is_refused_is_reported_once(fixture: Fixture) {
 }
 
 /// A server without nodes that have a time to live.
-// Case (Leader election and kept nodes): servers without times to live, without containers.
-// Also: `leaders_and_kept_nodes_need_no_containers`.
+// Case (Leader election and kept nodes): servers without nodes with a time to live.
 #[tokio::test]
 async fn a_server_without_times_to_live_is_reported_once() {
     for config in [
@@ -310,7 +301,6 @@ async fn leaders_and_kept_nodes_need_no_containers() {
 // Case (Found in docent itself): recipes took a chroot that does not exist for a parent that was
 // deleted: an election, a kept node and `run` of a selector retried without end, a double barrier
 // without a pause.
-// Also: `a_missing_chroot_is_named`, `a_missing_chroot_is_an_error_of_enter`.
 async fn a_missing_chroot_ends_each_participation(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let client = a.with_chroot(&fixture.path).unwrap();

@@ -57,9 +57,7 @@ async fn shows(view: &mut Events<Result<Arc<Members>, Error>>, wanted: &[(&str, 
     within_deadline(&format!("{wanted:?}"), seen).await;
 }
 
-// Case (Leader election and kept nodes): the view of a group: members come, go and change; cuts;
-// the end of the session.
-// Also: `a_view_outlasts_cuts_and_sessions`.
+// Case (Leader election and kept nodes): the view of a group: members come, go and change.
 async fn a_view_follows_the_group(fixture: Fixture) {
     let (a, _a) = fixture.client("A").await;
     let (b, _b) = fixture.client("B").await;

@@ -40,7 +40,6 @@ async fn next(changes: &mut Events<LeadershipChange>) -> Option<LeadershipChange
 /// `TestLeaderLatch.testBasic`.
 // Case (Leader election and kept nodes): a leadership is a value whose end is known at once, and
 // ends before the delete.
-// Also: `R43-selector-closed-while-its-listener-goes-on`.
 async fn a_latch_leads_and_has_a_token(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let latch = latch(&fixture, &a, "idA");
@@ -106,8 +105,7 @@ async fn listeners_hear_of_each_change_in_order(fixture: Fixture) {
     }
 }
 
-// Case (Leader election and kept nodes): a dropped wait, a dropped latch, a dropped kept node.
-// Also: `a_dropped_latch_leaves_the_election`, `a_dropped_node_is_deleted`.
+// Case (Leader election and kept nodes): a dropped wait.
 async fn a_dropped_wait_keeps_the_place(fixture: Fixture) {
     let (a, _a) = fixture.client("A").await;
     let first = latch(&fixture, &a, "a");

@@ -47,8 +47,6 @@ async fn next(changes: &mut Events<LeadershipChange>) -> Option<LeadershipChange
 }
 
 // Case (Leader election and kept nodes): a close without a connection.
-// Also: `R51-pnode-closed-during-an-outage`,
-// `a_close_without_a_reply_to_the_create_deletes_the_node`.
 async fn a_close_during_an_outage_says_so_and_the_node_goes_later(fixture: Fixture) {
     let ([(a, ta), _b], [first, second]) = two(&fixture).await;
     cut_off(&a, &ta).await;

@@ -123,9 +123,7 @@ async fn a_repeated_delete_looks_at_the_node_first(fixture: Fixture) {
 }
 
 /// L4, of kept nodes.
-// Case (Leader election and kept nodes): a close before there is a reply to the create, and in the
-// pause of its retry.
-// Also: `a_close_ends_the_pause_of_a_create`.
+// Case (Leader election and kept nodes): a close before there is a reply to the create.
 // Case (Found in docent itself): a kept node that was closed before the reply to its create stayed,
 // for ever if it was persistent; a latch, or a protected kept node, said that its node was deleted.
 async fn a_close_without_a_reply_to_the_create_deletes_the_node(fixture: Fixture) {

@@ -18,7 +18,6 @@ on_both_servers! {
 /// The node is deleted, and created by another client, in an outage in which it is closed. A new node has version 0, too.
 // Case (Found in docent itself): a kept node that was closed in an outage deleted the node of
 // another client that had taken its place.
-// Also: `R51-pnode-closed-during-an-outage`.
 async fn a_delete_in_an_outage_looks_at_the_node_first(fixture: Fixture) {
     let (a, tap, path) = client(&fixture).await;
     let observer = fixture.observer().await;
@@ -81,7 +80,6 @@ async fn a_refused_write_does_not_fail_a_later_one(fixture: Fixture) {
 /// A node that was deleted and created again does not have the data of the earlier write.
 // Case (Found in docent itself): a kept node that was lost, or replaced by another client's,
 // counted as written; so registering an unchanged instance succeeded without a node.
-// Also: `an_unchanged_instance_that_is_not_there_is_not_registered`.
 async fn a_write_completes_once_its_node_exists(fixture: Fixture) {
     let (a, tap, path) = client(&fixture).await;
     let observer = fixture.observer().await;

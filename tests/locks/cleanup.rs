@@ -54,8 +54,6 @@ async fn skip(time: Duration) {
 // Case (Found in docent itself): no test held these rules: a queue that is full by the default
 // limits refuses no clean-up; a create waits for the end of the connection that refused create2; a
 // given-up GUID is searched for once more.
-// Also: `a_create_waits_for_the_end_of_the_connection_that_refused_create2`,
-// `a_late_create_of_a_given_up_name_leaves_no_node`.
 #[tokio::test]
 async fn a_queue_that_is_full_by_default_refuses_no_clean_up() {
     let server = TestingServer::start().await.unwrap();
@@ -101,7 +99,6 @@ async fn a_queue_that_is_full_by_default_refuses_no_clean_up() {
 /// A full queue refuses requests, but accepts those of a clean-up.
 // Case (Found in docent itself): a lock that was given back while the request queue was full kept
 // its node for the session's life: guard, release, waiter, lease, dropped create.
-// Also: `a_full_queue_accepts_requests_that_clean_up`.
 #[tokio::test]
 async fn a_full_queue_refuses_no_clean_up() {
     for (when_full, way) in [WhenFull::Fail, WhenFull::Wait]
@@ -223,9 +220,6 @@ async fn a_throttled_clean_up_is_repeated() {
 // before it was refused before the majority saw it; the timeout of a multi lock is counted by the
 // clock of its locks' client; the participants and the path of a semaphore mutex, and what locks
 // show.
-// Also: `every_lock_has_the_clock_of_its_client`,
-// `the_participants_of_a_semaphore_mutex_are_the_holder_and_the_first_waiter`,
-// `a_lock_is_shown_with_its_path`.
 #[tokio::test]
 async fn a_search_behind_a_throttled_write_is_repeated() {
     let server = TestingServer::start().await.unwrap();
@@ -267,7 +261,6 @@ async fn wait_for_delete_after(fixture: &Fixture, client: &Client, throttled: us
 /// A server without a quorum is read-only; the session and its locks still exist when the quorum is back.
 // Case (Found in docent itself): any error but a broken connection ended a clean-up: a read-only or
 // overloaded server, an ACL.
-// Also: `a_throttled_clean_up_is_repeated`, `a_forbidden_delete_is_repeated_until_it_is_allowed`.
 #[tokio::test]
 async fn a_clean_up_outlasts_a_read_only_server() {
     let config = server::Config {

@@ -66,15 +66,6 @@ async fn assert_lost(what: &str, guard: &LockGuard) {
 
 // Case (Found in docent itself): a holder whose node another client had deleted was never notified,
 // although it waited for the loss of its lock.
-// Also: `a_node_deleted_during_an_outage_ends_the_hold`,
-// `a_node_created_in_its_place_ends_the_hold`,
-// `a_node_created_in_place_of_one_that_was_found_ends_the_hold`,
-// `a_deletion_is_seen_once_a_lagging_server_has_applied_it`,
-// `a_revocable_lock_notices_without_another_request`; reads that fail:
-// `a_read_that_is_lost_is_repeated`, `a_read_that_is_refused_is_repeated`,
-// `a_forbidden_read_is_repeated_until_it_is_allowed`, `a_removed_watch_is_set_again`; outside a
-// runtime: `a_deleted_node_is_noticed_outside_a_runtime`; who does not ask:
-// `without_a_watch_nothing_is_sent_and_a_deletion_is_not_seen`.
 async fn a_deleted_node_ends_the_hold_of_every_lock(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;

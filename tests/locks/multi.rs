@@ -90,9 +90,6 @@ async fn the_loss_of_one_lock_is_the_loss_of_all(fixture: Fixture) {
 // Case (Found in docent itself): a multi lock was returned with a part whose session had ended
 // while the next lock was waited for, several leases with such a lease; a lease that was lost while
 // its mutex was released was returned.
-// Also: `locks_of_two_sessions_of_one_client_are_not_held_together`, `semaphore.rs`
-// `leases_lost_during_acquire_many_are_acquired_again`,
-// `a_lease_lost_during_the_release_of_its_mutex_is_acquired_again`.
 async fn a_lock_lost_during_the_wait_for_the_next_releases_all(fixture: Fixture) {
     let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let paths = paths(&fixture);
@@ -204,7 +201,6 @@ async fn guarded_writes_check_every_lock_of_clients_with_other_chroots(fixture: 
 /// A lock that is listed twice is entered twice by one owner, as by a thread in Curator. A path listed twice is one lock.
 // Case (Found in docent itself): the same lock twice in a multi lock waited for itself, and so did
 // a path named twice.
-// Also: `an_owner_reenters_locks_held_outside_the_multi_lock`.
 async fn the_same_lock_twice_is_entered_again(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let paths = paths(&fixture);

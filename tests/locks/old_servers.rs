@@ -67,9 +67,6 @@ fn unknown(fixture: &Fixture) -> Vec<OpCode> {
 
 // Case (Found in docent itself): no lock worked on servers before 3.5, nor on older ClickHouse
 // Keepers.
-// Also: `missing_operations_are_detected_once_for_a_client`,
-// `unsupported_containers_become_persistent_nodes`, `a_plain_create_whose_reply_is_lost_is_found`,
-// `a_server_that_closes_without_a_reply_gets_plain_creates`.
 #[tokio::test]
 async fn every_lock_works_on_3_4() {
     let fixture = fixture().await;
@@ -229,7 +226,6 @@ async fn a_server_that_closes_without_a_reply_gets_plain_creates() {
 // Case (Found in docent itself): several creates on one broken connection passed for two losses:
 // the server was taken for one before 3.5, and lock parents became persistent for the session's
 // life.
-// Also: `two_closed_connections_are_a_finding_only_where_nothing_was_answered`.
 #[tokio::test]
 async fn a_broken_connection_counts_once_for_any_number_of_creates() {
     let fixture = Fixture::embedded().await;

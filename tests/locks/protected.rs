@@ -89,10 +89,6 @@ async fn a_protected_node_has_curators_name(fixture: Fixture) {
 
 // Case (Found in docent itself): applications had no create that leaves one node when its reply is
 // lost.
-// Also: `without_retries_a_lost_reply_leaves_no_node`, `a_dropped_create_leaves_no_node`,
-// `a_protected_node_is_found_in_the_next_session`,
-// `a_search_on_a_follower_that_lags_finds_the_node`, `a_protected_node_has_no_twin`,
-// `the_clean_up_of_a_protected_create_is_repeated`.
 async fn a_lost_request_or_reply_leaves_one_node(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let path = parent(&fixture, &client).await;

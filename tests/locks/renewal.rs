@@ -100,7 +100,6 @@ async fn pipelined_requests_keep_their_order_and_watches_their_events_in_renewal
 /// A release, a drop, a dropped release and a close while the connection is being replaced, at several points of that.
 // Case (Renewed holds): a release, a drop, a dropped release, a close while the connection is being
 // replaced.
-// Also: `a_close_keeps_the_connection_that_was_to_be_replaced`.
 async fn ends_in_a_renewal_leave_no_node(fixture: Fixture) {
     let lock = format!("{}/lock", fixture.path);
     let observer = fixture.observer().await;

@@ -79,8 +79,6 @@ fn other_runtime_on(config: server::Config) -> OtherRuntime {
 // Case (Found in docent itself): a release panicked at its first pause outside a runtime, an
 // acquire at its first step, and `wait_until_connected` at once; so did each of them in a runtime
 // without timers.
-// Also: `a_release_pauses_outside_a_runtime`, `a_release_pauses_in_a_runtime_without_timers`,
-// `nothing_panics_when_the_clients_runtime_has_ended`.
 #[test]
 fn locks_are_acquired_and_released_outside_a_runtime() {
     let fixture = other_runtime();
@@ -126,7 +124,6 @@ fn a_deleted_node_is_noticed_outside_a_runtime() {
 // Case (Found in docent itself): an acquire on ZooKeeper 3.4 panicked outside a runtime when its
 // first create was refused; one that began before there was a connection asked twice, and lost a
 // request with the connection.
-// Also: `a_lock_acquired_before_the_first_connection_works_on_3_4`.
 #[test]
 fn locks_of_3_4_are_acquired_outside_a_runtime() {
     for namespace in ["", "apps"] {

@@ -249,7 +249,6 @@ async fn a_lease_lost_during_the_release_of_its_mutex_is_acquired_again(fixture:
 /// Curator: IllegalArgumentException.
 // Case (Found in docent itself): 0 leases were acquired at once, and so was a multi lock of no
 // locks; a number of leases that no memory can hold panicked.
-// Also: `an_empty_list_of_locks_is_refused`.
 // Case (Found in docent itself): a semaphore with 0 leases was accepted, and each acquire waited
 // for ever.
 async fn a_quantity_of_0_is_refused(fixture: Fixture) {
@@ -269,8 +268,6 @@ async fn a_quantity_of_0_is_refused(fixture: Fixture) {
 /// N7: names that contain that of a lease, or have no number.
 // Case (Found in docent itself): a foreign child whose name contains that of a lock node counted as
 // one: `release-x` was a lease, `block-0000000000` a contender.
-// Also: `children_that_are_no_lock_nodes_are_no_contenders`,
-// `other_children_are_neither_readers_nor_writers`.
 async fn children_that_are_no_lease_nodes_are_no_leases(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let semaphore = semaphore(&fixture, &client, 1);

@@ -155,11 +155,6 @@ const SESSION: Duration = Duration::from_secs(30);
 // fails; a search that may not list, and leases that may not be counted, fail without another
 // create; a missing lock has no participants, and its clean-up ends; a persistent node of an
 // earlier session is kept.
-// Also: `a_waiter_that_may_not_delete_its_node_fails`,
-// `a_search_that_may_not_list_fails_without_another_create`,
-// `a_lease_that_may_not_be_counted_fails_without_another_create`,
-// `a_missing_lock_has_no_participants`, `a_clean_up_below_a_missing_parent_ends`,
-// `a_protected_node_is_found_in_the_next_session`.
 #[tokio::test]
 async fn a_lock_granted_by_a_reply_after_the_end_of_the_lease_is_not_held() {
     // A step may go on after the deadline of the third, but no other one begins. The last one still has time.

@@ -103,7 +103,6 @@ async fn started(fixture: &Fixture, client: &Client, seed: &'static str) -> Shar
 
 // Case (Found in docent itself): a shared value stayed stale for ever: the node was deleted and
 // created again between its two reads.
-// Also: `a_waiter_for_a_lease_wakes_when_its_count_is_created_again`.
 async fn a_value_created_again_before_its_absence_is_watched_is_read(fixture: Fixture) {
     let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let value = started(&fixture, &a, "old").await;
@@ -139,7 +138,6 @@ async fn a_waiter_for_a_lease_wakes_when_its_count_is_created_again(fixture: Fix
 }
 
 // Case (Found in docent itself): a shared value stayed stale for ever after one read that failed.
-// Also: `a_value_that_is_temporarily_unreadable_is_read_again`.
 async fn a_read_that_times_out_is_repeated(fixture: Fixture) {
     let tap = fixture.tap.client("A").await.unwrap();
     let config = Config::new(&tap.connect_string()).unwrap().with_request_timeout(ms(300));
@@ -202,8 +200,6 @@ async fn a_value_deleted_between_its_create_and_its_read_is_created_again(fixtur
 /// A close ends the receivers, and so does the hand-over of the session.
 // Case (Found in docent itself): receivers of a shared value or count waited for ever when the
 // client had ended.
-// Also: `the_end_of_the_clients_runtime_ends_the_receivers_of_values`,
-// `receivers_end_with_the_last_clone`.
 async fn receivers_end_with_their_client(fixture: Fixture) {
     for is_closed in [true, false] {
         let (client, _tap) = fixture.client("A").await;

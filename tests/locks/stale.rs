@@ -43,7 +43,6 @@ async fn lose_next_create(cluster: &TestingCluster, fixture: &Fixture) {
 
 // Case (Found in docent itself): a search by GUID on a follower that lagged saw nothing: a second
 // create, or a node that blocked everybody.
-// Also: `a_clean_up_on_a_follower_that_lags_finds_the_node`.
 #[tokio::test]
 async fn a_search_on_a_follower_that_lags_finds_the_node() {
     let (cluster, fixture, client, _tap) = cluster_and_client().await;
@@ -190,8 +189,6 @@ async fn stale_server_and_client() -> (TestingServer, StaleProxy, Fixture, Clien
 // Case (Found in docent itself): an acquire that was given up behind its second create left the
 // first one's node; a second create that was refused, or found the first one's node, made the first
 // be forgotten.
-// Also: `a_refused_second_create_does_not_forget_the_first`,
-// `a_downgrade_finds_its_first_create_by_the_second`, `no_node_is_left_unless_held`.
 #[tokio::test]
 async fn the_first_create_of_two_leaves_no_node() {
     let (_server, proxy, fixture, client, _tap) = stale_server_and_client().await;
@@ -346,7 +343,6 @@ async fn stale_without_expiry() -> (TestingServer, StaleProxy, Fixture, Client, 
 // Case (Found in docent itself): a create that found its name taken by the node of the client's
 // earlier session failed with `NodeExists`; and so did one whose own node two searches did not
 // show.
-// Also: `an_existing_node_that_no_search_shows_is_searched_for_again`.
 #[tokio::test]
 async fn an_existing_node_of_an_earlier_session_is_created_anew() {
     let (server, proxy, fixture, client, tap) = stale_without_expiry().await;

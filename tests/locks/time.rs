@@ -40,8 +40,6 @@ async fn a_timed_acquire_returns_at_its_timeout() {
 /// N8: in Curator, the acquire takes as long as the retries, and fails.
 // Case (Found in docent itself): a timed acquire returned `None`, "busy", when no server had said
 // anything.
-// Also: `a_timed_acquire_at_a_silent_server_is_unanswered`,
-// `a_server_that_does_not_reply_in_time_is_not_a_held_lock`.
 #[tokio::test(start_paused = true)]
 async fn a_timed_acquire_without_a_server_takes_at_most_one_second_more() {
     let (server, client) = server_and_client().await;
@@ -107,7 +105,6 @@ async fn a_timed_acquire_at_a_silent_server_is_unanswered() {
 /// Another process deletes each node of a recipe: the next one is created after a pause.
 // Case (Found in docent itself): a lock, a lease and a term whose node a process deletes in a loop
 // were created as fast as the network is.
-// Also: `nodes_that_are_lost_at_once_are_lost_in_one_loop`.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_are_deleted_in_a_loop_are_created_with_pauses() {
     let (_server, client) = server_and_client().await;

@@ -33,11 +33,6 @@ async fn guards(fixture: &Fixture, client: &Client) -> Vec<(&'static str, LockGu
 
 // Case (Found in docent itself): the cancellation token of a guard that was dropped or released as
 // soon as its loss was known was never cancelled; nor was that of a live hold that was released.
-// Also: `a_released_guard_cancels_its_token_before_its_delete_is_sent`,
-// `a_guard_dropped_when_its_loss_is_known_cancels_its_token`,
-// `a_guard_that_is_not_held_has_cancelled_its_token`,
-// `a_token_belongs_to_its_guard_and_not_to_the_owners_other_guards`,
-// `a_token_of_one_lock_is_cancelled_with_the_multi_lock`.
 async fn a_dropped_guard_cancels_its_token(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     for (kind, guard) in guards(&fixture, &client).await {

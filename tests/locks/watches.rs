@@ -17,10 +17,6 @@ on_both_servers! {
 // Case (Found in docent itself): each timed-out try of a lock left a watch of its own, which every
 // later try looked at, and the next release sent a checkWatches for each before its delete; so did
 // readers behind one writer.
-// Also: `waiters_behind_one_node_share_one_watch_and_all_wake`,
-// `the_own_node_and_the_node_ahead_are_two_watches`,
-// `a_timed_out_acquire_beside_a_waiter_leaves_the_waiters_watch`,
-// `entries_of_fired_watches_are_removed`, `a_removal_wakes_all_waiters_and_no_later_ones`.
 async fn acquires_that_time_out_leave_one_watch(fixture: Fixture) {
     const ACQUIRES: usize = 50;
     let (client, _tap) = fixture.client("A").await;

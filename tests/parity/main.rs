@@ -2,7 +2,7 @@
 //!
 //! Each file below `scenarios` is a scenario: its script, the frames of Curator that were recorded behind a proxy, and
 //! which of them docent does not send (`-`) or sends in addition (`+`), with the reasons. `scenarios/README.md` has the
-//! notation; `docs/SCENARIOS.md` lists all scenarios.
+//! notation; the last section of `docs/CURATOR.md` is made from their heads.
 //!
 //! `DOCENT_SCENARIO=07` plays those whose title begins so. `DOCENT_BLESS=1` writes docent's side of the frames again.
 
@@ -11,7 +11,7 @@ mod play;
 mod scenario;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     env,
     fmt::Write as _,
     fs,
@@ -29,12 +29,15 @@ use tokio::{
 };
 use xtask::Settings;
 
-use self::{play::Player, scenario::Scenario};
+use self::{
+    play::Player,
+    scenario::{Difference, Scenario},
+};
 
 /// The scenarios of a directory.
 struct Area {
     directory: &'static str,
-    /// In docs/SCENARIOS.md.
+    /// In docs/CURATOR.md.
     heading: &'static str,
     /// The peer, and the arguments behind its connect string.
     program: &'static str,
@@ -161,74 +164,90 @@ areas! {
     };
 }
 
+/// The heading of the last section of docs/CURATOR.md. What follows is made from the files.
+const HEADING: &str = "\n## Differences that recorded scenarios show\n";
+
 #[test]
-fn the_list_of_scenarios_is_that_of_the_files() {
-    let (path, list) = (xtask::workspace::root().join("docs/SCENARIOS.md"), list_of_scenarios());
+fn the_differences_in_the_document_are_those_of_the_files() {
+    let path = xtask::workspace::root().join("docs/CURATOR.md");
+    let document = fs::read_to_string(&path).unwrap();
+    let (by_hand, _) = document.split_once(HEADING).unwrap();
+    let made = format!("{by_hand}{HEADING}{}", differences());
     if env::var("DOCENT_BLESS").is_ok_and(|value| value == "1") {
-        fs::write(&path, &list).unwrap();
+        fs::write(&path, &made).unwrap();
     }
-    let is_current = fs::read_to_string(path).unwrap() == list;
-    assert!(
-        is_current,
-        "docs/SCENARIOS.md is not what the files say: run this with DOCENT_BLESS=1"
-    );
+    let is_current = fs::read_to_string(path).unwrap() == made;
+    assert!(is_current, "docs/CURATOR.md is not what the files say: run this with DOCENT_BLESS=1");
 }
 
 #[test]
-fn every_difference_has_its_reason_in_a_document() {
-    let document = include_str!("../../docs/CURATOR.md");
-    let rows: BTreeSet<_> = document
-        .lines()
-        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
-        .map(str::trim)
-        .collect();
+fn every_difference_has_its_reason() {
     for scenario in AREAS.iter().flat_map(|area| files(area.directory)).map(Scenario::read) {
-        let (title, reasons) = (&scenario.title, scenario.reasons().collect::<Vec<_>>());
-        assert_eq!(!reasons.is_empty(), scenario.has_differences(), "{title}: {reasons:?}");
-        for reason in &reasons {
-            let name = reason.trim_start_matches("everywhere, ");
-            assert!(name == "recording" || rows.contains(name), "no row {name}: {title}");
-        }
+        let (title, reasons) = (&scenario.title, scenario.differences("why").count());
+        assert_eq!(reasons > 0, scenario.has_differences(), "{title}: {reasons} reasons");
     }
 }
 
-/// The head of docs/SCENARIOS.md.
-const HEAD: &str = "# Recorded scenarios
+/// The text above the first table.
+const INTRODUCTION: &str = "
+Each scenario was recorded from Curator behind a proxy, and docent plays it: the test compares the frames client by client, and
+the file marks each line that only one side has. *Equal* are the same requests in the same order, but for what is so everywhere.
+[The notation](../tests/parity/scenarios/README.md) says what is compared.
 
-Each was recorded from Curator behind a proxy, and docent plays it (`tests/parity`): the test compares the frames client by
-client, and the file marks each line that only one side has. *Equal*: the same requests in the same order, but for what is
-so everywhere. The names of the differences are those of [CURATOR.md](CURATOR.md);
-[the notation](../tests/parity/scenarios/README.md) says what is compared.
-
-This file is made from those of the scenarios: `DOCENT_BLESS=1 cargo test -p docent-tests --test parity list_of_scenarios`
-writes it.
+These tables are made from the heads of the files: `DOCENT_BLESS=1 cargo test -p docent-tests --test parity differences` writes
+them.
 ";
 
-fn list_of_scenarios() -> String {
-    let mut list = HEAD.to_owned();
+/// A row of a table.
+#[derive(Default)]
+struct Row {
+    curator: String,
+    docent: String,
+    shown_by: BTreeSet<String>,
+}
+
+fn differences() -> String {
+    let mut list = INTRODUCTION.to_owned();
     for Area { directory, heading, .. } in AREAS {
+        let path = format!("../tests/parity/scenarios/{directory}");
         let scenarios: Vec<_> = files(directory).into_iter().map(Scenario::read).collect();
-        let everywhere: BTreeSet<_> =
-            scenarios.iter().flat_map(Scenario::differences_everywhere).collect();
-        let equal = scenarios.iter().filter(|scenario| scenario.own_differences().next().is_none());
-        let (equal, all) = (equal.count(), scenarios.len());
-        let _ = write!(list, "\n## {heading}\n\nEqual: {equal} of {all}.");
-        if !everywhere.is_empty() {
-            let everywhere = everywhere.into_iter().collect::<Vec<_>>().join("; ");
-            let _ = write!(list, " Everywhere: {everywhere}.");
-        }
-        list.push_str("\n\n| scenario | docent |\n|---|---|\n");
+        let (mut rows, mut equal) = (BTreeMap::<_, Row>::new(), 0);
         for scenario in &scenarios {
             let title = &scenario.title;
-            let mut verdict: Vec<_> = scenario.own_differences().collect();
-            if verdict.is_empty() {
-                verdict.push("equal");
+            let number = title.split('-').next().unwrap_or_default();
+            let all = scenario.differences("why").chain(scenario.differences("beside"));
+            for Difference { name, is_everywhere, text } in all.filter(|d| d.name != "recording") {
+                let row = rows.entry(order(name)).or_default();
+                row.shown_by.insert(match is_everywhere {
+                    true => " everywhere".to_owned(),
+                    false => format!("[{number}]({path}/{title}.txt)"),
+                });
+                if let Some((curator, docent)) = text {
+                    assert!(row.docent.is_empty(), "{title}: a second text of {name}");
+                    (row.curator, row.docent) = (curator.to_owned(), docent.to_owned());
+                }
             }
-            verdict.extend(scenario.head("note"));
-            let (link, verdict) =
-                (format!("../tests/parity/scenarios/{directory}/{title}.txt"), verdict.join("; "));
-            let _ = writeln!(list, "| [{title}]({link}) | {verdict} |");
+            let is_own = |d: Difference<'_>| !d.is_everywhere && d.name != "recording";
+            equal += usize::from(!scenario.differences("why").any(is_own));
+        }
+        let all = scenarios.len();
+        let _ = write!(
+            list,
+            "\n### {heading}\n\nEqual: {equal} of {all} [scenarios]({path}).\n\n\
+             | | Curator | docent | scenario |\n|---|---|---|---|\n"
+        );
+        for ((kind, number), Row { curator, docent, shown_by }) in rows {
+            let name = kind + &number.map_or_else(String::new, |number: u32| number.to_string());
+            assert!(!docent.is_empty(), "{directory}: no text of {name}");
+            let shown_by = Vec::from_iter(shown_by).join(", ");
+            let _ = writeln!(list, "| {name} | {curator} | {docent} | {} |", shown_by.trim());
         }
     }
     list
+}
+
+/// The name of a difference without its number, and its number: `L9` is before `L10`.
+fn order(name: &str) -> (String, Option<u32>) {
+    let kind = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    (kind.to_owned(), name[kind.len()..].parse().ok())
 }

@@ -1,7 +1,7 @@
 //! A scenario file: its head, its script, and the frames of both sides.
 //!
 //! ```text
-//! why: N1: Curator does not search again, and loses its node.
+//! why: N1: Curator does not search again, and loses its node | a search precedes every create but the first
 //!
 //! --- script
 //! start A
@@ -22,8 +22,15 @@ use std::{
 
 use super::frames::{self, Alignment, Kind, Line, Rules};
 
-/// The begin of a reason that holds for all scenarios of the area.
-const EVERYWHERE: &str = "everywhere, ";
+/// A difference from Curator, as a head has it: `L1: what Curator does | what docent does`.
+pub(crate) struct Difference<'a> {
+    /// `recording`: not of docent, but of how the recording was made.
+    pub(crate) name: &'a str,
+    /// Whether most scenarios of the area have it.
+    pub(crate) is_everywhere: bool,
+    /// What Curator does, and what docent does. One scenario of an area has it for all.
+    pub(crate) text: Option<(&'a str, &'a str)>,
+}
 
 /// A scenario, as its file has it.
 pub(crate) struct Scenario {
@@ -101,20 +108,17 @@ impl Scenario {
         self.head.iter().filter(move |(of, _)| of == word).map(|(_, text)| text.as_str())
     }
 
-    /// The reasons of the differences: what a row of `docs/CURATOR.md` is called, or `recording`, and a text.
-    pub(crate) fn reasons(&self) -> impl Iterator<Item = &str> {
-        self.head("why").map(|why| why.split(": ").next().unwrap_or(why))
-    }
-
-    /// The reasons that are of this scenario alone, with their texts.
-    pub(crate) fn own_differences(&self) -> impl Iterator<Item = &str> {
-        self.head("why")
-            .filter(|why| !why.starts_with("recording: ") && !why.starts_with(EVERYWHERE))
-    }
-
-    /// The reasons that it has in common with others, with their texts.
-    pub(crate) fn differences_everywhere(&self) -> impl Iterator<Item = &str> {
-        self.head("why").filter_map(|why| why.strip_prefix(EVERYWHERE))
+    /// The differences of a word: of `why` those that the frames show, of `beside` others.
+    pub(crate) fn differences<'a>(&'a self, word: &'a str) -> impl Iterator<Item = Difference<'a>> {
+        self.head(word).map(|line| {
+            let (name, text) = line.split_once(": ").unwrap_or((line, ""));
+            let everywhere = name.strip_prefix("everywhere, ");
+            Difference {
+                name: everywhere.unwrap_or(name),
+                is_everywhere: everywhere.is_some(),
+                text: text.split_once(" | "),
+            }
+        })
     }
 
     pub(crate) fn has_differences(&self) -> bool {

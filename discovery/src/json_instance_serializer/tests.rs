@@ -144,7 +144,6 @@ impl Payload for Pair {}
 // Case (Found in docent itself): discovery: an instance whose payload had a list of two texts with
 // dots, or a pair of such a text and a value, could not be read: it looked like a class name of
 // Jackson's.
-// Also: `classes_within_a_payload_are_ignored_too`.
 #[test]
 fn lists_that_look_like_class_names_are_read_back() {
     fn check<T: Payload + Clone + std::fmt::Debug + PartialEq>(payload: T) {
@@ -204,7 +203,6 @@ fn equal_maps_have_equal_bytes() {
 // nesting in a member that is not known, and an absent name or id made an instance unreadable; a
 // member that occurs twice was read if only its last value is valid, and `1e2` as a name became
 // `100.0`.
-// Also: `curator_reads_the_rows_of_the_table`, `bytes_nesting_and_lengths_are_those_of_jackson`.
 #[test]
 fn instances_are_read_and_refused_as_by_curator() {
     let serializer = JsonInstanceSerializer::new().with_enabled();
@@ -287,7 +285,6 @@ fn bytes_nesting_and_lengths_are_those_of_jackson() {
 /// Source: `TestJsonInstanceSerializerCompatibility`, and the rules of Jackson.
 // Case (Found in docent itself): discovery: scalars that Jackson converts (a port with a fraction,
 // a type by its number, a boolean in quotes) and a byte order mark made an instance unreadable.
-// Also: `invalid_instances_are_refused_with_the_reason`.
 #[test]
 fn instances_of_every_version_are_read() {
     let plain = instance::<Value>();

@@ -265,7 +265,6 @@ mod tests {
     use super::*;
 
     // Case (Failure cases, 4): inner lengths that lie.
-    // Also: `a_reply_that_cannot_be_read_fails_only_its_own_request`.
     #[test]
     fn a_count_beyond_the_elements_is_an_error() {
         let bytes = [0x7F, 0xFF, 0xFF, 0xFF, 0, 0, 0, 1, b'a'];

@@ -190,7 +190,6 @@ mod tests {
 
     /// The counter of a server since 3.6 stops at 2147483647.
     // Case (Pitfalls of the wire, 41): the number is not the cversion, and it ends.
-    // Also: `sequence_numbers`.
     #[test]
     fn no_contender_gets_the_lock_when_the_sequence_is_exhausted() {
         for children in [

@@ -43,8 +43,7 @@ async fn hold(client: &Client, path: &str, every: Duration) -> LockGuard {
     InterProcessMutex::with_options(client, path, options).unwrap().acquire().await.unwrap()
 }
 
-// Case (Renewed holds): renewals every millisecond, and every hour; many holds of one client.
-// Also: `many_holds_reconnect_no_more_often_than_one`.
+// Case (Renewed holds): renewals every millisecond, and every hour.
 // Case (Found in docent itself): renewals of proven bounds at an interval above half of the session
 // timeout came too late, and the bound lapsed.
 #[tokio::test(start_paused = true)]
@@ -130,7 +129,6 @@ async fn a_full_queue_ends_no_strict_hold() {
 /// A leadership is cloned and outlives its end; the next leader does not wait for its bound.
 // Case (Found in docent itself): a leadership that had ended, and a hold whose node was known to be
 // deleted, had a proven bound ahead, beside the next leader or holder.
-// Also: `a_hold_whose_node_is_known_to_be_deleted_has_no_proven_bound`.
 #[tokio::test(start_paused = true)]
 async fn a_leadership_that_has_ended_has_no_proven_bound() {
     let world = World::new().await;
@@ -181,7 +179,6 @@ async fn a_hold_whose_node_is_known_to_be_deleted_has_no_proven_bound() {
 // Case (Found in docent itself): a selector with a proven renewal, and a mutex, failed with
 // `LockLost` when the first renewal did not find the node: the participant took part no longer; a
 // semaphore tried again.
-// Also: `sim/scenarios/node-deleted-before-its-first-renewal.ron`.
 #[tokio::test(start_paused = true)]
 async fn a_hold_whose_node_goes_before_its_first_renewal_is_not_returned() {
     const LATENCY: Duration = Duration::from_millis(200);
@@ -265,7 +262,6 @@ async fn a_selector_that_lost_its_connection_while_it_was_granted_has_one_node()
 // Case (Renewed holds): a Keeper.
 // Case (Found in docent itself): each renewal of a proven bound lost the session on a Keeper, which
 // resumes none, and with it all locks of the client.
-// Also: `no_reconnect_is_planned_where_no_session_is_resumed`.
 #[tokio::test(start_paused = true)]
 async fn renewals_lose_one_session_of_a_keeper_at_most() {
     for version in [server::Version::Keeper24, server::Version::Keeper26] {
@@ -298,7 +294,6 @@ async fn renewals_lose_one_session_of_a_keeper_at_most() {
 /// Of a session from another process nothing can be proved, and no reconnect is spent on it.
 // Case (Found in docent itself): renewals reconnected for nothing: for a session that was handed
 // in, and twice as often for a lock node that may not be read.
-// Also: `a_renewal_without_permission_costs_no_more_than_one_with_it`.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_was_handed_in_is_not_reconnected_for_proofs() {
     let world = World::new().await;

@@ -38,8 +38,7 @@ fn mutex(client: &Client) -> StrictMutex {
     StrictMutex::with_options(client, PATH, options()).unwrap()
 }
 
-// Case (Strict mutexes): a release, and a dropped guard: no wait.
-// Also: `strict_holders_follow_each_other_with_growing_tokens`.
+// Case (Strict mutexes): a release: no wait.
 #[tokio::test(start_paused = true)]
 async fn a_released_strict_lock_is_acquired_without_a_wait() {
     let world = World::new().await;
@@ -76,7 +75,6 @@ async fn a_released_strict_lock_is_acquired_without_a_wait() {
 /// The holder still believes in its hold when the rival sees its node gone: the rival waits for it.
 // Case (Strict mutexes): the session of a holder is killed while its claim lasts: the rival waits
 // for the claim and 1 %.
-// Also: `a_killed_session_keeps_its_strict_lock_until_the_end_of_its_claim`.
 #[tokio::test(start_paused = true)]
 async fn a_rival_of_a_lost_hold_waits_for_its_claim() {
     let world = World::new().await;
@@ -120,10 +118,7 @@ async fn a_rival_waits_for_the_claim_in_the_record() {
     }
 }
 
-// Case (Strict mutexes): a hand deletes the node of the holder, changes its record, damages it, or
-// writes another one.
-// Also: `a_changed_record_ends_the_hold`, `a_strict_mutex_replaces_no_record_that_it_cannot_read`,
-// `a_damaged_record_is_an_error_and_never_free`.
+// Case (Strict mutexes): another client deletes the node of the holder.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_lock_node_ends_the_strict_hold_and_the_rival_waits_all_the_same() {
     let world = World::new().await;
@@ -191,9 +186,7 @@ async fn an_idle_strict_hold_sends_three_renewals_per_claim() {
 }
 
 /// Each one waits for itself: what another one has waited does not count.
-// Case (Strict mutexes): a rival gives up, is dropped, or loses its session while it waits: no
-// other one profits from its wait.
-// Also: `a_rival_whose_session_ends_waits_once`.
+// Case (Strict mutexes): a rival that gives up: no other one profits from its wait.
 #[tokio::test(start_paused = true)]
 async fn a_rival_that_gives_up_leaves_no_mark() {
     let world = World::new().await;
@@ -235,9 +228,7 @@ async fn a_rival_whose_session_ends_waits_once() {
     guard.release().await.unwrap();
 }
 
-// Case (Strict mutexes): nodes and data of other recipes; a plain mutex at a strict path.
-// Also: `a_child_of_another_recipe_is_noted`, `data_of_others_are_foreign`,
-// `a_plain_mutex_counts_a_strict_contender`.
+// Case (Strict mutexes): nodes of other recipes.
 #[tokio::test(start_paused = true)]
 async fn a_strict_mutex_refuses_the_nodes_of_other_recipes() {
     let world = World::new().await;
@@ -285,7 +276,6 @@ async fn a_strict_mutex_replaces_no_record_that_it_cannot_read() {
 /// A record that is changed by a hand while the lock is held: the hold ends with the next renewal.
 // Case (Found in docent itself): a strict hold whose record was replaced by another one kept its
 // bound ahead.
-// Also: `a_claim_of_another_record_has_no_bound`.
 #[tokio::test(start_paused = true)]
 async fn a_changed_record_ends_the_hold() {
     let world = World::new().await;

@@ -100,7 +100,6 @@ mod tests {
     use super::*;
 
     // Case (Failure cases, 29): the wall clock jumps; suspend.
-    // Also: that it counts suspend: not yet (no test can suspend the machine).
     #[test]
     fn the_system_clock_goes_forward() {
         let clock = Clock::system();

@@ -266,8 +266,6 @@ mod tests {
     }
 
     // Case (Ensembles that change): the servers are SRV records (ZOOKEEPER-4956).
-    // Also: `the_servers_of_srv_records_are_connected_to`,
-    // `changed_srv_records_are_used_by_the_next_attempt`, `srv_records_are_read`.
     #[test]
     fn the_name_of_srv_records_is_one_without_a_port() {
         for (text, expected) in [

@@ -285,11 +285,7 @@ mod tests {
     }
 
     // Case (Pitfalls of the wire, 31): names looked up once, no shuffle, no back-off.
-    // Also: `different_seeds_shuffle_differently`,
-    // `pauses_grow_to_their_limit_and_only_acceptance_makes_them_short_again`,
-    // `a_name_is_looked_up_at_each_attempt`.
     // Case (Failure cases, 31): a list that is partly dead.
-    // Also: `a_name_without_an_address_is_passed_over`.
     #[test]
     fn every_server_is_tried_before_there_is_a_pause() {
         let mut hosts = hosts(3, 7);
@@ -312,15 +308,6 @@ mod tests {
     // their connection; nothing about watches follows a closeSession; a persistent watch is set
     // again from when it was lost; nothing is answered behind what breaks a connection; how much
     // memory a reply shares.
-    // Also: `the_half_of_a_persistent_watch_that_a_removal_left_is_given_back`,
-    // `a_read_between_two_connections_relies_on_the_persistent_watch`,
-    // `reads_between_connections_rely_on_the_watch_requests_in_front_of_them`,
-    // `a_new_connection_knows_nothing_of_earlier_refusals`,
-    // `nothing_is_sent_about_watches_behind_a_close`,
-    // `a_persistent_watch_is_set_again_from_when_it_was_lost`,
-    // `nothing_is_answered_behind_what_breaks_the_connection`,
-    // `short_replies_that_come_together_share_buffers`,
-    // `long_replies_keep_no_more_than_64_times_their_parts`.
     #[test]
     fn a_server_counts_as_untried_until_its_attempt_or_a_new_round() {
         let mut hosts = hosts(3, 7);

@@ -36,7 +36,6 @@ async fn a_server_that_refuses_is_tried_again_with_growing_pauses() {
 
 /// Nothing, each first frame that is no handshake, and a refused session: named, and the next attempt after a pause.
 // Case (Pitfalls of the wire, 8): a first frame that is no handshake.
-// Also: `http_instead_of_a_handshake_is_named`.
 // Case (What broke other clients): ten thousand connects in a second.
 // Case (Failure cases, 5): HTTP, TLS, rubbish for a handshake.
 #[tokio::test(start_paused = true)]

@@ -183,7 +183,6 @@ fn a_claim_is_waited_for_outside_a_runtime_and_ends_with_the_clients() {
 // Case (Found in docent itself): after a suspension of the machine, `lost()` waited for a timer,
 // although `is_held()` was false or a late reply had voided the claim: up to a third of the
 // timeout, and up to all of it after a reply.
-// Also: `a_reply_behind_the_deadline_reports_the_lapse`.
 #[tokio::test(start_paused = true)]
 async fn a_claim_found_void_ends_its_waits_before_a_timer_does() {
     for by_reply in [false, true] {

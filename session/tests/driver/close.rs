@@ -28,7 +28,6 @@ async fn close_in_a_long_pause_tries_every_server_at_once() {
 /// A silent server is waited for during its share of the time, as at an attempt to connect.
 // Case (Found in docent itself): `close` on a connection whose server had fallen silent left the
 // session, although other servers served.
-// Also: `a_close_behind_slow_answers_waits_for_them` (that only silence counts).
 #[tokio::test(start_paused = true)]
 async fn a_close_on_a_silent_server_goes_to_the_next() {
     let config = config()
@@ -98,7 +97,6 @@ async fn a_close_without_any_server_ends_in_time_and_says_why() {
 }
 
 // Case (Found in docent itself): a second `close` failed while the first was waited for.
-// Also: `all_calls_to_close_end_alike_at_the_earliest_of_their_times`.
 #[tokio::test(start_paused = true)]
 async fn a_second_close_waits_for_the_first() {
     let (client, mut conn, _net) = connected().await;
@@ -117,7 +115,6 @@ async fn a_second_close_waits_for_the_first() {
 /// No listener hangs: those from before the end and later ones, with a clone of the client alive or without.
 // Case (Found in docent itself): after `close`, listeners of the state waited for ever, and the
 // state said connected.
-// Also: `states_end_behind_the_last_one`.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_client_ends_its_states() {
     let (client, mut conn, _net) = connected().await;
@@ -152,8 +149,6 @@ async fn states_end_behind_the_last_one() {
 
 /// `run` closes the session of a body that returns, that returns early, and that panics.
 // Case (Contracts of a call): a program ends as it should.
-// Also: `run_returns_the_result_of_its_body_even_without_a_server`,
-// `a_run_that_is_dropped_closes_the_session_of_other_clones_too`.
 #[tokio::test(start_paused = true)]
 async fn run_closes_the_session_whatever_its_body_does() {
     use std::panic::AssertUnwindSafe;

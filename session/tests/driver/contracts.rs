@@ -74,7 +74,6 @@ async fn a_dropped_watch_response_leaves_no_watch_behind() {
 /// The next connection does not read the rest of a broken stream, and the requests that were waiting
 /// behind it are not taken for sent.
 // Case (Failure cases, 3): invalid lengths.
-// Also: `invalid_lengths_are_reported_before_the_payload_arrives`.
 #[tokio::test(start_paused = true)]
 async fn rubbish_breaks_one_connection_only() {
     for rubbish in [&[0xFF; 8][..], &[0, 0, 0, 3, 1, 2, 3], &[0x7F, 0xFF, 0xFF, 0xFF, 0, 0]] {
@@ -91,7 +90,6 @@ async fn rubbish_breaks_one_connection_only() {
 }
 
 // Case (Contracts of a call): the last client is dropped.
-// Also: `the_last_clone_gone_does_not_wait_for_a_silent_server`.
 #[tokio::test(start_paused = true)]
 async fn the_last_clone_closes_the_session() {
     let (client, mut conn, net) = connected().await;
@@ -146,11 +144,6 @@ async fn a_server_that_closes_first_fails_each_call_once() {
 
 /// The runtime of the client ends; its callers run on another one.
 // Case (Contracts of a call): the runtime goes.
-// Also: `a_runtime_that_ends_at_once_completes_all_waits`; with the client:
-// `a_client_that_goes_right_before_its_runtime_closes_its_session`,
-// `a_client_that_goes_with_its_runtime_closes_its_session`; without it:
-// `a_client_that_outlives_its_runtime_keeps_its_session`,
-// `a_session_that_was_detached_is_not_closed_by_the_end_of_the_runtime`.
 #[test]
 fn a_runtime_that_ends_completes_all_waits() {
     let theirs =
@@ -195,7 +188,6 @@ fn a_runtime_that_ends_at_once_completes_all_waits() {
 /// By the rules of `PathUtils.validatePath`; its flag `isSequential` validates the name with a digit behind it.
 // Case (Found in docent itself): a sequential create of `//` was sent, and the server refused it;
 // one of `/a/.`, whose name goes on with digits, was not sent.
-// Also: `a_sequential_name_may_be_empty_or_dots`, `the_name_of_a_sequential_node_goes_on`.
 #[tokio::test(start_paused = true)]
 async fn every_method_refuses_bad_paths_before_anything_is_sent() {
     use docent_protocol::{AddWatchMode, Ttl, WatcherType, acl, operation::Read};

@@ -60,11 +60,6 @@ impl Stage {
 
 // Case (Found in docent itself): a program that returned early wrote neither the deletes of its
 // guards nor closeSession (ten of ten with one thread): its locks lasted for the session timeout.
-// Also: `a_client_that_goes_with_its_runtime_closes_its_session`,
-// `a_client_that_goes_while_it_moves_leaves_nothing_behind`,
-// `a_panic_that_takes_client_and_runtime_along_closes_the_session`,
-// `a_program_that_returns_early_releases_its_lock`,
-// `a_program_that_returns_early_closes_its_session_over_tls`.
 #[test]
 fn a_client_that_goes_right_before_its_runtime_closes_its_session() {
     let stage = Stage::set();
@@ -251,9 +246,6 @@ fn grant_and_read_two(listener: &TcpListener) -> TcpStream {
 // Case (Found in docent itself): a program that returned early with requests in flight closed its
 // socket before their replies: the connection was reset, the server did not read closeSession, and
 // the session stayed (1 to 12 of 100, with a runtime of several threads).
-// Also: `the_end_of_a_runtime_of_several_threads_closes_the_session`,
-// `the_end_of_a_runtime_of_several_threads_closes_the_session_over_tls`,
-// `the_end_of_a_runtime_of_several_threads_closes_the_session_of_a_real_server`.
 #[test]
 fn a_connection_is_not_reset_behind_its_last_request() {
     for outlives in [false, true] {

@@ -18,11 +18,7 @@ async fn create(client: &Client, paths: &[String]) {
 }
 
 /// Deep, wide, and both: neither the stack nor the queue grows with it.
-// Case (Contracts of a call): a tree that is deleted is large, deep, changed by others, forbidden.
-// Also: `a_recursive_delete_keeps_to_the_limit_of_requests`,
-// `children_that_come_and_go_meanwhile_are_deleted_or_forgotten`,
-// `a_node_that_always_has_new_children_is_given_up`, `the_first_error_ends_a_recursive_delete`,
-// `the_root_is_not_deleted`.
+// Case (Contracts of a call): a large tree is deleted.
 #[tokio::test]
 async fn a_tree_of_100_000_nodes_is_deleted() {
     let server = TestingServer::start().await.unwrap();

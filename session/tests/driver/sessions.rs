@@ -104,7 +104,6 @@ async fn settings_at_their_limits_are_no_panic() {
 
 /// A watcher that is not polled delays no other, keeps a limited number of events, and reports that it dropped some.
 // Case (Pitfalls of the wire, 39): a consumer that does not look.
-// Also: `listeners_that_never_read_delay_no_one`.
 // Case (Failure cases, 17): a consumer that does not look.
 #[tokio::test(start_paused = true)]
 async fn an_unread_watcher_keeps_a_limited_number_of_events_and_reports_the_loss() {

@@ -56,11 +56,6 @@ fn three(seed: u64) -> Config {
 
 // Case (Found in docent itself): a silent server of three failed a third of all connects, and
 // requests beside a server that served: an attempt took longer than callers wait.
-// Also: `of_50_connects_beside_two_silent_servers_none_fails`,
-// `no_request_fails_for_a_silent_server_beside_one_that_serves`,
-// `a_server_that_falls_silent_and_another_that_is_silent_cost_no_session`,
-// `a_close_is_not_held_up_by_a_silent_server`,
-// `an_attempt_leaves_time_for_all_servers_before_the_caller_or_the_session_is_lost`.
 #[tokio::test(start_paused = true)]
 async fn of_300_connects_beside_one_silent_server_none_fails() {
     for hole in [false, true] {

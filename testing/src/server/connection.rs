@@ -299,7 +299,6 @@ mod tests {
     /// A frame of 1 MB is the last owner of its memory once the input is empty, also if another frame has begun.
     // Case (Found in docent itself): the embedded server: a connection kept the memory of its
     // largest frame, in each direction.
-    // Also: `an_output_that_was_large_gives_its_memory_back`.
     #[test]
     fn an_input_that_was_large_gives_its_memory_back() {
         for rest in [&[][..], &[0, 0]] {

@@ -216,12 +216,9 @@ mod tests {
 
     // Case (Found in docent itself): `docent serve` had no option for half of the settings of its
     // servers.
-    // Also: `every_setting_of_a_server_can_be_given`.
     // Case (Found in docent itself): `docent serve` took `ZOOKEEPER.tickTime` for no setting, a
     // `jute.maxbuffer` that no handshake fits in, and `sessionRequireClientSASLAuth` without users,
     // so that no client could connect.
-    // Also: `invalid_settings_and_values_are_refused_with_the_reason`,
-    // `every_setting_of_a_server_can_be_given`.
     #[test]
     fn every_field_of_a_configuration_has_a_name() {
         let names: Vec<_> = Config::settings().map(|(name, _)| name).collect();

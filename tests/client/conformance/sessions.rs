@@ -10,7 +10,6 @@ use super::{Fixture, client, server};
 use crate::support::{DEADLINE, eventually, within_deadline};
 
 // Case (What broke other clients): no close.
-// Also: `the_last_clone_closes_the_session`.
 async fn close_takes_the_ephemeral_nodes_with_it() {
     let Some(fixture) = Fixture::new().await else { return };
     let other = fixture.another().await;
@@ -76,7 +75,6 @@ async fn the_timeout_is_what_the_server_grants() {
 
 // Case (Found in docent itself): a ping or closeSession that was submitted as a request broke the
 // connection.
-// Also: the others do not compile: the examples of `Operation` and `Client::submit`.
 async fn any_request_can_be_sent_as_it_is() {
     let Some(connect) = server() else { return };
     let client = client(&connect).await;
@@ -86,8 +84,6 @@ async fn any_request_can_be_sent_as_it_is() {
 
 /// The client has seen a greater zxid than the server's, as after a restore from a backup.
 // Case (Pitfalls of the wire, 17): ahead of every server.
-// Also: `a_client_ahead_of_every_server_reports_it_and_continues_with_a_new_session`,
-// `without_a_connection_for_the_session_timeout_the_session_is_lost`.
 async fn a_client_ahead_of_the_server_reports_it_and_starts_anew() {
     let Some(connect) = server() else { return };
     let token = client(&connect).await.detach().unwrap();

@@ -191,7 +191,6 @@ async fn a_forced_write_whose_reply_is_lost_covers_no_later_write(fixture: Fixtu
 // Case (Found in docent itself): a write to a missing node, or a barrier below a missing parent,
 // whose request was lost was `Unknown`, although the nearest ancestor shows that nothing was
 // written.
-// Also: `a_lost_create_below_a_missing_parent_is_repeated`.
 async fn a_forced_write_to_a_missing_node_whose_request_is_lost_is_repeated(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     // No other test writes below this ancestor.

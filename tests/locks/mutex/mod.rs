@@ -284,10 +284,6 @@ async fn a_node_of_an_earlier_session_is_not_taken_for_ours(fixture: Fixture) {
 // Case (Found in docent itself): no test held these rules: a node ahead that cannot be watched ends
 // the acquire; giving up is no error when the own node is gone; of creates in two sessions, the
 // first one's node is not taken for ours.
-// Also: `leaving_the_queue_is_no_error_when_the_own_node_is_deleted`,
-// `a_missing_node_is_deleted_once`, `stale.rs`
-// `the_node_of_the_first_of_two_sessions_is_not_taken_for_ours`,
-// `the_owner_is_known_only_while_there_is_one_session`.
 async fn a_node_ahead_that_cannot_be_watched_ends_the_acquire(fixture: Fixture) {
     #[derive(Debug)]
     struct Unreadable;

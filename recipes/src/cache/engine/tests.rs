@@ -9,7 +9,6 @@ use super::{super::tree::Tree, *};
 // initialized and fresh, although nothing reported its changes.
 // Case (Found in docent itself): the state of the connection came after a cache's last event:
 // its round had nothing left to read and never ended, so that it stayed stale.
-// Also: `sim/scenarios/cache-round-without-reads.ron`.
 #[test]
 fn no_round_ends_without_a_connection() {
     let shared = Arc::new(Shared::new(16, Tree::default()));

@@ -184,7 +184,6 @@ mod tests {
     }
 
     // Case (Strict mutexes): a late reply, and a late look at the clock, revive no claim.
-    // Also: `a_strict_hold_ends_at_its_proven_bound_and_is_never_revived`.
     // Case (Found in docent itself): the bound of a strict hold that had passed, and was read,
     // could lie ahead again, by a renewal whose reply was dated before it.
     #[test]

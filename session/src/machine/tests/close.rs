@@ -19,13 +19,7 @@ impl Scenario {
 const CLOSED: (ErrorKind, Outcome) = (ErrorKind::Closed, Outcome::NotApplied);
 
 // Case (Failure cases, 33): close with requests pending, or first by the server.
-// Also: `a_server_that_closes_first_fails_each_call_once`,
-// `a_close_without_an_answer_ends_in_time_and_says_so`,
-// `a_close_without_any_server_ends_in_time_and_says_why`.
 // Case (Contracts of a call): close.
-// Also: a session that ends meanwhile:
-// `a_session_that_expires_while_it_is_closed_is_closed_if_a_server_says_so`; dropped behind it:
-// `all_calls_to_close_end_alike_at_the_earliest_of_their_times`.
 #[test]
 fn close_goes_behind_all_requests_and_waits_for_its_reply() {
     let mut scenario = Scenario::connected();
@@ -46,7 +40,6 @@ fn close_goes_behind_all_requests_and_waits_for_its_reply() {
 /// The server deletes the session's nodes, and grants their locks to others, before its reply arrives.
 // Case (Found in docent itself): a guard that was kept across `close` counted as held until the
 // reply, while the server had granted its lock to the next contender.
-// Also: `a_lost_session_ends_every_claim`.
 #[test]
 fn a_close_ends_all_claims_before_it_is_sent() {
     let mut scenario = Scenario::connected();
@@ -71,8 +64,6 @@ fn a_close_without_an_answer_ends_in_time_and_says_so() {
 
 // Case (Found in docent itself): `close` right behind a change of the server list, during the pause
 // before a reconnect, or while its connection broke, left the session (ten of ten).
-// Also: `close_in_a_long_pause_tries_every_server_at_once`,
-// `a_close_whose_answer_is_lost_is_sent_again`, `a_close_while_the_server_is_left_stays_with_it`.
 #[test]
 fn a_close_without_a_connection_goes_out_on_the_next() {
     let mut scenario = Scenario::connected();
@@ -214,7 +205,6 @@ fn a_session_that_expires_while_it_is_closed_is_closed_if_a_server_says_so() {
 /// the quorum hears nothing.
 // Case (Found in docent itself): a close that a read-only server refused, or only said yes to,
 // passed for one.
-// Also: `a_refused_close_is_sent_again_elsewhere`.
 #[test]
 fn a_read_only_server_ends_no_session_of_the_quorums() {
     for err in [ErrorCode::NotReadOnly, ErrorCode::Ok] {

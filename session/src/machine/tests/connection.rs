@@ -4,9 +4,7 @@ use super::*;
 
 /// The outcome of bytes handed to the driver is unknown; requests not handed over stay queued.
 // Case (Pitfalls of the wire, 42): a create whose reply is lost.
-// Also: `a_node_found_after_a_lost_reply_has_its_fencing_token`.
-// Case (Contracts of a call): the connection breaks, or the server talks nonsense.
-// Also: `nothing_is_sent_on_a_connection_that_is_given_up`, `any_scenario_of_bytes_breaks_nothing`.
+// Case (Contracts of a call): the connection breaks.
 #[test]
 fn a_cut_fails_sent_requests_and_keeps_unsent_ones() {
     let mut scenario = Scenario::connected();
@@ -41,9 +39,6 @@ fn without_a_connection_a_request_waits_for_a_limited_time() {
 // Case (Found in docent itself): a request waited for ever for a server that broke each connection
 // before anything was sent: each loss began the connection timeout, and the back-off, anew; replies
 // to credentials and setWatches counted as service; `add_auth` waited without limit.
-// Also: `the_loss_of_a_usable_connection_begins_the_wait_of_its_requests`,
-// `a_server_that_drops_each_session_behind_the_handshake_sees_growing_pauses`,
-// `a_reply_to_nothing_ends_the_connection`.
 #[test]
 fn a_request_that_no_connection_carries_fails_at_its_deadline() {
     let mut scenario = Scenario::connected_with(config().with_auth("digest", b"u:p"));
@@ -153,10 +148,8 @@ fn a_ping_goes_out_after_a_third_of_the_timeout() {
 
 /// `ClientCnxn.readTimeout`.
 // Case (Pitfalls of the wire, 20): half-open connections.
-// Also: `a_connection_that_takes_nothing_is_left_too`.
 // Case (What broke other clients): a silent server hangs a request.
 // Case (Failure cases, 27): a half-open connection.
-// Also: `a_frozen_follower_costs_no_session_no_reply_and_no_watch`.
 #[test]
 fn nothing_heard_for_two_thirds_of_the_timeout_is_a_dead_connection() {
     let mut scenario = Scenario::connected();
@@ -183,7 +176,6 @@ fn answers_keep_the_connection() {
 
 /// Curator's simulated expiration (CURATOR-405).
 // Case (Pitfalls of the wire, 21): no server at all.
-// Also: `a_session_that_was_never_made_does_not_expire`.
 #[test]
 fn without_a_connection_for_the_session_timeout_the_session_is_lost() {
     let mut scenario = Scenario::connected();

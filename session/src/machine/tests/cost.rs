@@ -62,11 +62,8 @@ fn a_search_is_counted() {
 /// 80,000 of them took 27 s to queue, and 9 s to drop.
 // Case (Found in docent itself): asking for a watch, cancelling and dropping it searched all
 // pending requests: 80,000 took 27 s.
-// Also: `watchers_of_one_path_go_in_any_order`.
 // Case (Found in docent itself): no test held that calls do not search the pending requests and
 // watches.
-// Also: `calls_on_a_connection_visit_no_other_request`,
-// `requests_that_time_out_visit_no_other_request`, `a_search_is_counted`.
 #[test]
 fn calls_without_a_connection_visit_no_other_request() {
     for (count, paths, timeout) in [

@@ -3,7 +3,6 @@
 use super::*;
 
 // Case (Pitfalls of the wire, 15): auth answers come out of turn; each request completes once.
-// Also: `any_scenario_answers_every_request_once`.
 #[test]
 fn auth_replies_come_out_of_turn_and_reach_their_callers() {
     let mut scenario = Scenario::connected();
@@ -31,11 +30,6 @@ fn credentials_without_a_reply_are_sent_again_for_their_caller() {
 // Case (Found in docent itself): no test held these rules: a caller's credentials beside the
 // configured ones on each connection; a server list replaced by any other; the characters of a host
 // name; how pauses grow.
-// Also: `clients_spread_evenly_over_any_list_that_replaces_any_other`,
-// `each_character_that_a_name_may_not_have_is_named`,
-// `pauses_double_from_the_first_to_the_longest`,
-// `a_lost_connection_is_tried_again_within_the_first_pause_and_not_all_at_once`,
-// `every_other_server_is_looked_at_in_turn`.
 #[test]
 fn a_caller_s_credentials_are_answered_behind_the_configured_ones_on_each_connection() {
     let config = config().with_auth("digest", b"first:p").with_auth("digest", b"second:p");
@@ -67,10 +61,6 @@ fn a_caller_s_credentials_are_answered_behind_the_configured_ones_on_each_connec
 
 /// The state is final: the client does not reconnect.
 // Case (Failure cases, 36): refused credentials, credentials after a reconnect.
-// Also: `a_reconnect_sets_credentials_and_watches_before_anything_else`,
-// `credentials_of_no_scheme_end_the_client`; SASL: `a_refusal_ends_the_client_and_says_why`,
-// `a_wrong_password_or_user_ends_the_client`,
-// `a_lost_connection_and_a_restarted_server_are_authenticated_again`.
 // Case (Found in docent itself): after a refusal of credentials, calls failed with `Closed`,
 // without the reason.
 #[test]

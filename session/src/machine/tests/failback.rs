@@ -96,8 +96,6 @@ impl Scenario {
 }
 
 // Case (The right server, 1): after a failover, a client stays at its second choice for ever.
-// Also: `a_client_returns_to_its_preferred_member_with_all_that_it_holds`,
-// `a_server_that_is_not_reached_is_left_for_the_one_before_without_a_state`.
 #[test]
 fn a_client_returns_to_a_better_server_and_loses_nothing() {
     let mut scenario = Scenario::away();
@@ -202,7 +200,6 @@ fn no_client_moves_to_a_server_that_does_not_serve_or_without_all_answers() {
 }
 
 // Case (The right server, 3): a move to another server loses the session of a Keeper.
-// Also: `a_client_of_a_keeper_is_never_moved`.
 #[test]
 fn no_client_moves_between_keepers() {
     let keeper = Some(ServerStatus { leads: false, is_keeper: true, connections: 1 });

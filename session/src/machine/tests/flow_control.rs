@@ -228,7 +228,6 @@ fn the_machines_own_requests_do_not_time_out_with_others() {
 /// call, or a move of each for each, would take minutes.
 // Case (Found in docent itself): with a request timeout, each call looked at all of the machine's
 // own requests in front of it, and those moved one by one when requests timed out.
-// Also: `the_alarm_of_a_request_timeout_moves_on_with_the_requests`.
 #[test]
 fn many_of_the_machines_own_requests_cost_later_calls_nothing() {
     const MANY: u32 = 100_000;
@@ -310,7 +309,6 @@ impl Answers<u32> for Rarely {
 /// Futures of `ready` that are dropped while the queue stays full, as `select!` does.
 // Case (Found in docent itself): each future of `ready` that was dropped while the queue was full
 // stayed in its line.
-// Also: `a_token_is_wanted_until_its_caller_has_gone`.
 #[test]
 fn a_dropped_wait_for_capacity_leaves_nothing() {
     let config = config().with_max_requests(1);

@@ -53,9 +53,6 @@ fn the_granted_timeout_sets_the_intervals() {
 /// Since 3.7 it replies to the handshake with a reply header.
 // Case (Failure cases, 6): a reply header for a handshake.
 // Case (Failure cases, 35): read-only servers.
-// Also: `the_session_of_a_read_only_server_is_left_with_it`,
-// `without_a_majority_one_may_read_and_then_moves_on`,
-// `without_a_real_majority_one_may_read_and_then_moves_on`.
 #[test]
 fn a_read_only_server_is_passed_over() {
     for as_header in [true, false] {
@@ -145,11 +142,7 @@ fn another_session_than_the_one_asked_for_is_an_expiry() {
 /// A connection that is closed without a reply says nothing about the session.
 // Case (Pitfalls of the wire, 28): a FIN is not an expiry.
 // Case (Failure cases, 23): a server that is behind.
-// Also: `a_server_that_may_be_behind_is_named_as_such`.
 // Case (Failure cases, 24): a session that moved.
-// Also: `a_session_can_be_handed_over`; a server of 3.4, which reports it in a transaction only:
-// `a_session_that_has_moved_leaves_the_connection`, `a_moved_session_is_taken_back_embedded`,
-// `a_moved_session_is_taken_back_real`.
 #[test]
 fn a_server_that_closes_silently_is_not_an_expiry() {
     let mut scenario = Scenario::connected();

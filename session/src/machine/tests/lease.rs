@@ -23,11 +23,6 @@ impl Scenario {
 /// A member that is cut off from the others goes on answering, while they expire the session.
 // Case (Found in docent itself): a read-only server renewed the lease of a session: a lock was held
 // there without end, while another client acquired it.
-// Also: `a_session_made_by_a_read_only_server_is_worth_nothing`,
-// `a_session_handed_in_at_a_read_only_server_is_not_believed_in`,
-// `at_a_read_only_server_the_session_is_lost_by_its_deadline`,
-// `after_a_read_only_server_the_quorum_renews_the_lease_again`,
-// `a_hold_ends_by_its_deadline_on_a_read_only_server`.
 #[test]
 fn a_read_only_server_renews_no_lease() {
     let mut scenario = Scenario::moved_to_a_read_only_server();
@@ -180,11 +175,6 @@ impl Scenario {
 /// Servers count from what they heard last, not from when we have noticed their silence.
 // Case (Found in docent itself): LOST, and the end of watches, came up to two thirds of the timeout
 // after the end of the session at the servers.
-// Also: `a_silent_server_ends_claim_session_and_watches_at_once`,
-// `a_late_answer_is_no_recent_contact`,
-// `a_reconnect_just_before_the_deadline_keeps_the_session_and_its_claims`,
-// `a_session_that_is_resumed_behind_the_deadline_lives_and_its_claims_do_not`,
-// `a_server_that_answers_later_than_the_timeout_keeps_its_session`.
 #[test]
 fn a_silent_session_is_lost_by_the_deadline_of_its_lease() {
     let (mut scenario, contact) = silence(config());
@@ -217,8 +207,6 @@ fn the_expiration_percent_counts_from_the_last_contact() {
 /// Curator's 0, too, is no end at every cut.
 // Case (Found in docent itself): an expiration percentage of 0 ended the session at every cut, one
 // over 100 put LOST off.
-// Also: `the_expiration_percent_counts_from_the_last_contact`,
-// `a_setting_that_allows_no_request_is_refused`.
 #[test]
 fn a_cut_ends_no_session_whatever_the_percentage() {
     let config = config().with_session_expiration_percent(0);
@@ -282,8 +270,6 @@ fn a_reply_behind_the_deadline_reports_the_lapse() {
 /// Whoever hears a server is not heard by it for that: the network may have died in one direction only.
 // Case (Found in docent itself): events kept a connection on which nothing was answered; so did
 // half a frame, for ever.
-// Also: `a_server_that_stops_in_the_middle_of_a_frame_is_left`,
-// `a_long_answer_keeps_the_connection_while_it_comes`.
 #[test]
 fn events_alone_do_not_keep_the_connection() {
     let (mut scenario, contact) = silence(config());
@@ -327,8 +313,6 @@ fn a_late_answer_is_no_recent_contact() {
 /// Earlier grants are void.
 // Case (Found in docent itself): a session that was granted less time at a reconnect, or more than
 // at its creation, was believed in for the longer of the two.
-// Also: `a_longer_timeout_granted_later_is_not_believed`,
-// `a_claim_follows_a_deadline_that_comes_nearer`.
 #[test]
 fn a_shorter_timeout_granted_later_moves_the_deadline_nearer() {
     let mut scenario = Scenario::new(config());
@@ -360,7 +344,6 @@ fn a_longer_timeout_granted_later_is_not_believed() {
 /// by an attempt, pauses get short towards the end of the session.
 // Case (Found in docent itself): pauses between attempts of up to 5 s lost short sessions: with 4
 // s, a cut of 2.5 s did in 8 of 10.
-// Also: `no_pause_is_longer_than_allowed`.
 #[test]
 fn a_cut_of_five_eighths_of_the_timeout_loses_no_session() {
     for seed in 0..200 {
@@ -405,7 +388,6 @@ fn a_cut_of_five_eighths_of_the_timeout_loses_no_session() {
 // Case (Failure cases, 25): a wrong password kicks our connection.
 // Case (Found in docent itself): back-off was reset by each handshake: a server that dropped each
 // session right behind it was tried without a pause.
-// Also: `a_session_is_usable_once_its_watches_are_set`.
 #[test]
 fn a_server_that_drops_each_session_behind_the_handshake_sees_growing_pauses() {
     for watches in [false, true] {
@@ -468,8 +450,6 @@ fn a_session_is_usable_once_its_watches_are_set() {
 
 /// The reply to an older ping does not confirm the one sent behind it.
 // Case (Found in docent itself): the answer to a ping renewed the lease from a later ping.
-// Also: `the_answer_to_a_ping_that_was_not_noted_counts_from_no_later_one`,
-// `the_answer_to_a_ping_belongs_to_its_connection`.
 #[test]
 fn each_answer_to_a_ping_counts_from_its_own() {
     let mut scenario = Scenario::connected();

@@ -49,10 +49,6 @@ fn a_long_answer_keeps_the_connection_while_it_comes() {
 // Case (Found in docent itself): a reply of which one byte came now and then kept its connection
 // for ever, behind the end of the lease, without SUSPENDED and LOST; so did a reply above the
 // limit, and one of a read-only server.
-// Also: `a_long_answer_keeps_the_connection_while_it_comes`,
-// `a_part_of_an_answer_keeps_no_connection_to_a_read_only_server`,
-// `a_server_that_answers_later_than_the_timeout_keeps_its_session`,
-// `each_part_of_a_long_burst_counts_from_when_it_was_taken`, `a_long_burst_is_written_in_parts`.
 #[test]
 fn an_answer_that_takes_longer_than_the_session_ends_with_it() {
     for limit in [1 << 20, 100] {

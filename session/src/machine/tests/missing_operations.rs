@@ -77,7 +77,6 @@ fn a_refused_operation_is_sent_once_in_a_session() {
 /// It is found out again for other servers only.
 // Case (Found in docent itself): each new session of a client lost one connection to find again
 // what the same server was known to lack.
-// Also: `missing_operations_are_detected_once_for_a_client`.
 #[test]
 fn a_refused_operation_is_not_sent_in_the_next_session() {
     let mut scenario = Scenario::connected();
@@ -101,7 +100,6 @@ fn a_refused_operation_is_not_sent_in_the_next_session() {
 /// may be the network.
 // Case (Found in docent itself): a ClickHouse Keeper without addWatch ended the session at each
 // call of an application, and the client never learned why.
-// Also: `an_operation_that_a_keeper_does_not_know_is_a_lost_connection`.
 #[test]
 fn an_operation_that_a_keeper_closes_connections_for_is_refused() {
     for is_keeper in [false, true] {
@@ -134,7 +132,6 @@ fn an_operation_that_a_keeper_closes_connections_for_is_refused() {
 /// The first reply of a long pipeline is the refusal; the connection ends behind it.
 // Case (Found in docent itself): of more than 64 requests in flight, a refusal of the first was not
 // found: a server that lacked the operation was asked again after each reconnect.
-// Also: `a_refusal_behind_many_replies_is_found`.
 #[test]
 fn the_first_refusal_of_many_requests_is_found() {
     let mut scenario = Scenario::connected();
@@ -186,7 +183,6 @@ fn a_refused_operation_is_sent_again_after_a_later_reconnect() {
 /// A watch that cannot be removed costs no connection: its event finds no watcher.
 // Case (Found in docent itself): each watcher that was dropped or removed cost a connection on
 // ZooKeeper 3.4, which has no removeWatches.
-// Also: `watchers_are_dropped_and_removed_without_a_lost_connection_each`.
 #[test]
 fn no_watch_is_removed_from_a_server_that_cannot() {
     let mut scenario = Scenario::connected();

@@ -33,7 +33,6 @@ fn accept<A: Answers<u32>>(machine: &mut Session<u32, u32, A>, now: Instant) {
 /// A reply behind events is marked as such, so that a client learns of a change before it reads it.
 // Case (Found in docent itself): a reply was delivered before an event that had arrived before it,
 // for a moment.
-// Also: `a_reply_after_events_is_deferred_until_they_are_delivered`.
 #[test]
 fn answers_know_of_the_events_in_front_of_them() {
     let mut machine: Session<u32, u32, Noted> =
@@ -236,7 +235,6 @@ fn a_reply_over_the_limit_fails_only_its_own_request() {
 
 /// The server's error says more than the size.
 // Case (Pitfalls of the wire, 3): an error with a body.
-// Also: `each_read_of_several_fails_for_itself`.
 #[test]
 fn an_error_in_a_reply_over_the_limit_is_reported() {
     let config = config().with_max_reply_bytes(100);
@@ -305,11 +303,7 @@ fn a_request_over_the_limit_is_refused_and_nothing_of_it_is_sent() {
 }
 
 // Case (What broke other clients): no back-pressure.
-// Also: `more_bytes_than_allowed_are_refused_unless_alone`,
-// `a_waiter_for_capacity_never_finds_the_queue_full`,
-// `requests_over_the_capacity_wait_and_are_sent_in_call_order`.
 // Case (Contracts of a call): the queue is full.
-// Also: `a_request_that_waits_goes_out_in_its_turn_whether_or_not_its_future_is_kept`.
 #[test]
 fn more_requests_than_allowed_are_refused() {
     let config = config().with_max_requests(2);

@@ -79,12 +79,6 @@ const REFUSED: (ErrorKind, Outcome) = (ErrorKind::AuthFailed, Outcome::NotApplie
 
 /// SASL completes first; credentials follow, then requests.
 // Case (Pitfalls of the wire, 30): SASL.
-// Also: `each_connection_begins_again_with_a_nonce_of_its_own_and_before_the_watches`;
-// `the_example_of_the_rfc_comes_out_as_there`, `real_exchanges_are_reproduced`; a real server:
-// `every_user_has_its_id_and_owns_its_nodes`,
-// `a_server_that_requires_sasl_accepts_clients_with_it`; Kerberos: `a_principal_owns_its_nodes`,
-// `a_reconnect_after_the_expiry_takes_a_new_ticket_from_the_keytab`,
-// `a_slow_kdc_holds_up_no_heartbeat_and_no_other_client`.
 #[test]
 fn nothing_goes_out_before_sasl_is_over() {
     let mut scenario = Scenario::new(bob().with_auth("digest", b"u:p"));

@@ -83,7 +83,6 @@ fn a_list_without_servers_changes_nothing() {
 
 /// The session of a read-only server exists on that server only; the handshake with the next server asks for a new one.
 // Case (Pitfalls of the wire, 25): read-only servers.
-// Also: `a_read_only_server_is_passed_over`, `a_read_write_server_is_searched_for_and_moved_to`.
 #[test]
 fn the_session_of_a_read_only_server_is_left_with_it() {
     let mut scenario = Scenario::new(config().with_read_only(true));
@@ -183,7 +182,6 @@ fn a_session_that_was_handed_in_and_has_ended_is_lost() {
 
 /// Only the request that timed out fails; its late reply is dropped.
 // Case (Failure cases, 30): answers slower than timeouts.
-// Also: `answers_keep_the_connection`.
 #[test]
 fn a_request_without_an_answer_in_time_fails_alone() {
     let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(500)));
@@ -289,7 +287,6 @@ fn a_waiter_for_capacity_is_woken_when_half_of_it_is_free() {
 }
 
 // Case (Found in docent itself): whoever waited for capacity waited on behind a close.
-// Also: `a_full_queue_does_not_keep_a_close_from_its_place_at_the_end`.
 #[test]
 fn a_waiter_for_capacity_is_notified_of_the_end() {
     let config = config().with_max_requests(1);

@@ -19,12 +19,7 @@ async fn a_node_whose_parent_exists_takes_one_create() {
     assert_eq!(client.metrics().requests, 1);
 }
 
-// Case (Contracts of a call): the parents of a new node are missing, are created by another client,
-// vanish, are forbidden.
-// Also: `parents_that_vanish_are_created_again_but_not_for_ever`,
-// `a_parent_that_cannot_be_created_is_named`, `ancestors_above_an_existing_one_are_not_looked_at`,
-// `ancestors_that_exist_need_no_permission`,
-// `a_lost_reply_of_a_create_with_parents_is_not_asked_for_again`.
+// Case (Contracts of a call): the parents of a new node are missing.
 #[tokio::test(start_paused = true)]
 async fn missing_parents_are_found_from_below_and_created_from_above() {
     let (client, mut conn, _net) = connected().await;
@@ -143,7 +138,6 @@ async fn a_lost_reply_of_a_create_with_parents_is_not_asked_for_again() {
 
 // Case (Found in docent itself): the errors of invalid paths in `multi_read`, `with_chroot` and the
 // creates of parents named neither their operation nor their path.
-// Also: `a_bad_path_in_a_transaction_is_refused_with_its_number`.
 #[tokio::test(start_paused = true)]
 async fn parents_of_no_use_and_invalid_paths_are_refused_before_anything_is_sent() {
     let (client, _conn, _net) = connected().await;
@@ -202,7 +196,6 @@ fn create_or_set(client: &Client) -> JoinHandle<Result<Option<Stat>, Error>> {
 }
 
 // Case (Contracts of a call): a node that is written is created or deleted meanwhile.
-// Also: `create_or_set_needs_a_parent_and_repeats_no_lost_write`.
 #[tokio::test(start_paused = true)]
 async fn create_or_set_goes_on_when_others_create_and_delete_the_node() {
     let (client, mut conn, _net) = connected().await;

@@ -4,7 +4,6 @@ use super::*;
 
 /// A write whose reply was lost is not repeated; a read is, and so is a write that was not applied.
 // Case (Contracts of a call): a retried write whose reply was lost.
-// Also: `an_idempotent_call_is_repeated_whatever_its_outcome`.
 #[tokio::test(start_paused = true)]
 async fn a_retry_repeats_only_operations_that_were_not_applied() {
     let (client, mut conn, mut net) = connected().await;

@@ -92,11 +92,7 @@ async fn a_dropped_wait_leaves_no_watch() {
     assert_eq!(client.metrics().watches, 0);
 }
 
-// Case (Contracts of a call): a wait for a node meets an outage, the end of the session, an
-// overloaded server, the end of the client; it is dropped.
-// Also: `a_wait_goes_on_in_the_next_session`, `a_wait_outlasts_an_outage`,
-// `a_wait_outlasts_an_overloaded_server_with_growing_pauses`, `a_wait_ends_with_the_client`,
-// `a_dropped_wait_leaves_no_watch`, `a_change_before_the_watch_ends_the_wait_and_the_watch`.
+// Case (Contracts of a call): a wait for a node loses its connection.
 #[tokio::test(start_paused = true)]
 async fn a_wait_goes_on_with_the_next_connection() {
     let (client, mut conn, mut net) = connected().await;

@@ -127,7 +127,6 @@ mLwxUrOBkwIgXGoAZr4W18sQWYlOJSeAKlOXUBNzgsrYEu+/9TgoUaQ=\n\
 
     // Case (Found in docent itself): a certificate of X.509 version 1 was
     // `Other(OtherError(UnsupportedCertVersion))`.
-    // Also: `files_that_cannot_be_used_are_refused_before_the_start`.
     #[test]
     fn a_certificate_of_version_1_is_named_with_a_remedy() {
         let provider = provider::provider().unwrap();

@@ -169,9 +169,6 @@ fn an_exists_that_finds_its_node_is_set_again_as_data() {
 
 /// ZOOKEEPER-4466: a one-shot watch must not end a persistent one.
 // Case (Pitfalls of the wire, 34): modes on one path, removal that hits others.
-// Also: `under_a_recursive_watch_a_child_stands_for_changed_children`,
-// `only_the_last_watcher_of_a_kind_is_given_back`, `watches_of_all_kinds_share_a_path`,
-// `a_watch_that_goes_leaves_the_others`.
 #[test]
 fn below_a_persistent_watch_a_read_is_sent_without_its_flag() {
     let mut scenario = Scenario::connected();
@@ -218,7 +215,6 @@ fn the_widest_mode_is_requested_from_the_server() {
 // Registration and delivery.
 
 // Case (Pitfalls of the wire, 38): an event before its watch is registered.
-// Also: `a_data_watch_reports_change_and_deletion`.
 #[test]
 fn a_watch_is_there_once_its_reply_is() {
     let mut scenario = Scenario::connected();
@@ -251,7 +247,6 @@ fn an_event_without_a_watcher_is_dropped() {
 /// The order of `ClientCnxn.SendThread.primeConnection`: watches and credentials precede all requests.
 // Case (Pitfalls of the wire, 29): credentials first, on every connection.
 // Case (Pitfalls of the wire, 32): watches not set again.
-// Also: `a_reconnect_keeps_the_session_and_sets_its_watches_again`.
 #[test]
 fn a_reconnect_sets_credentials_and_watches_before_anything_else() {
     let mut scenario = Scenario::connected_with(config().with_auth("digest", b"u:p"));

@@ -9,13 +9,6 @@ const NEXT_TRY: Duration = ms(1900);
 // Case (Found in docent itself): a refusal of setWatches, such as ThrottledOp, ended all persistent
 // watches, or the connection again and again; one of addWatch or removeWatches left the server with
 // another mode than the client believed in.
-// Also: `set_watches_of_one_shots_that_is_refused_is_sent_again`,
-// `refusals_make_the_pauses_longer`,
-// `watches_that_could_not_be_set_again_are_set_on_the_next_server`,
-// `a_mode_that_cannot_be_narrowed_stays_until_it_can`, `a_removal_that_is_refused_is_sent_again`,
-// `a_read_whose_cover_was_refused_gets_a_watch_of_its_own`,
-// `an_exists_whose_cover_was_refused_resyncs`; on a real server that throttles:
-// `watches_survive_reconnects_to_an_overloaded_server`.
 #[test]
 fn set_watches_that_is_refused_is_sent_again() {
     for err in [ErrorCode::ThrottledOp, ErrorCode::SystemError, ErrorCode::Unknown(-999)] {
@@ -274,8 +267,6 @@ fn a_server_that_refuses_persistent_watches_is_sent_the_others_again() {
 /// A server with the same small limit would close the connection, each time.
 // Case (Found in docent itself): setWatches was larger than the limit of requests: with a small
 // `jute.maxbuffer` a client with many watches reconnected for ever.
-// Also: `a_large_replay_is_split_and_loses_nothing`,
-// `a_watch_whose_path_fits_into_no_set_watches_ends`.
 #[test]
 fn set_watches_keeps_to_the_limit_of_requests() {
     let config = config().with_max_request_bytes(1000);

@@ -227,7 +227,6 @@ fn queued_watch_requests_go_with_the_connection() {
 /// delivered its event. Otherwise a persistent watch without a watcher would stay on the server.
 // Case (Found in docent itself): a persistent watch that was dropped while a read relied on it
 // stayed on the server.
-// Also: `a_persistent_watch_that_covered_a_read_is_gone_when_unused`.
 #[test]
 fn a_cancelled_persistent_watch_that_covered_a_read_is_given_back_behind_it() {
     for cancelled in [true, false] {
@@ -250,7 +249,6 @@ fn a_cancelled_persistent_watch_that_covered_a_read_is_given_back_behind_it() {
 /// The read that relied on it fails: no other read relies on it.
 // Case (Found in docent itself): a persistent watch that was dropped stayed on the server when the
 // read it covered failed or was cancelled.
-// Also: `a_dropped_persistent_watch_is_given_back_when_the_read_it_covered_is_cancelled`.
 #[test]
 fn a_dropped_persistent_watch_is_given_back_when_the_read_it_covered_fails() {
     for (kind, err) in [
@@ -289,8 +287,6 @@ fn a_dropped_persistent_watch_is_given_back_when_the_read_it_covered_is_cancelle
 /// Two are on their way, and the older is cancelled: the younger keeps its watch, and the other way round.
 // Case (Found in docent itself): no test held these rules: of two watches on their way the
 // cancelled one goes; the only watch of a path goes as a whole; `Request::path` of each request.
-// Also: `of_two_reads_on_their_way_the_one_that_is_cancelled_leaves_no_watch`,
-// `the_only_watch_of_a_path_is_removed_as_a_whole`, `requests_about_a_path`.
 #[test]
 fn of_two_watches_on_their_way_the_one_that_is_cancelled_goes() {
     for (gone, left) in [(1, 2), (2, 1)] {
@@ -308,7 +304,6 @@ fn of_two_watches_on_their_way_the_one_that_is_cancelled_goes() {
 
 /// The same of reads.
 // Case (Pitfalls of the wire, 36): watches without a waiter.
-// Also: `a_dropped_watch_response_leaves_no_watch_behind`.
 #[test]
 fn of_two_reads_on_their_way_the_one_that_is_cancelled_leaves_no_watch() {
     for (gone, left) in [(1, 2), (2, 1)] {

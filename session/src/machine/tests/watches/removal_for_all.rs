@@ -6,7 +6,6 @@ use super::*;
 // Case (Found in docent itself): a read behind a caller's removal of all watches of its path relied
 // on the one that went; a removal of half a persistent watch left its other watchers deaf
 // (ZOOKEEPER-4471).
-// Also: `a_removal_for_all_that_halves_a_mode_is_made_up_for`.
 #[test]
 fn a_read_behind_a_removal_for_all_relies_on_no_removed_watch() {
     let mut scenario = Scenario::connected();
