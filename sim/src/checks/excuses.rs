@@ -9,11 +9,15 @@ use docent_session::planted;
 use super::proof;
 use crate::world::{
     check::{Findings, View},
+    disturbances::Apart,
     time::{Nanos, Pid},
 };
 
 /// Members that answer for the others, which have ended the session.
 const APART: &str = "members without each other";
+
+/// A member that answers, and has not applied the end of the session.
+const LAGS: &str = "a member that lags";
 
 /// The key of a conflict: the numbers of a pair of holds, or twice the number of a single one.
 pub(crate) type Key = (u64, u64);
@@ -63,8 +67,14 @@ impl Believed<'_> {
         if is_proven {
             return None;
         }
-        let answered = core.answered_at(pid, &of.apart);
-        answered.is_some_and(|answered| now < of.over_at(answered)).then_some(APART)
+        let is_excused = |apart: &[Apart]| {
+            core.answered_at(pid, apart).is_some_and(|answered| now < of.over_at(answered))
+        };
+        let lagged = of.lags.iter().filter(|lag| (lag.from..=lag.until).contains(&gone_at));
+        if is_excused(&lagged.copied().collect::<Vec<_>>()) {
+            return Some(LAGS);
+        }
+        is_excused(&of.apart).then_some(APART)
     }
 }
 

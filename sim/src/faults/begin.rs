@@ -98,6 +98,21 @@ impl World {
         self.core().disturbances.note_cut(now, for_ms);
     }
 
+    /// Heals the links of a process this long after it was severed.
+    fn heal_severed(&self, process: usize, for_ms: u64) {
+        self.ends_after(for_ms, move |world| {
+            if world.core().severed_at_grant.contains_key(&process) {
+                return world.heal_severed(process, for_ms);
+            }
+            world.ends_after(for_ms, move |world| {
+                let (now, mut core) = (world.elapsed(), world.core());
+                for member in 0..core.servers.count {
+                    core.set_link(now, (process, member), Direction::ToServer, Flow::Pass);
+                }
+            });
+        });
+    }
+
     fn begin(&self, kind: &FaultKind) {
         if let Some(process) = kind.process()
             && process >= self.core().processes.len()
@@ -241,16 +256,7 @@ impl World {
             }
             FaultKind::SeverAtGrant { process, for_ms } => {
                 self.core().severed_at_grant.insert(process, for_ms * MILLISECOND);
-                let members = self.core().servers.count;
-                // A grant comes soon, or not at all.
-                self.ends_after(2 * for_ms, move |world| {
-                    let now = world.elapsed();
-                    let mut core = world.core();
-                    core.severed_at_grant.remove(&process);
-                    for member in 0..members {
-                        core.set_link(now, (process, member), Direction::ToServer, Flow::Pass);
-                    }
-                });
+                self.heal_severed(process, for_ms);
             }
             FaultKind::Suspend { process, for_ms, jump_ms } => {
                 self.stop_process(process);

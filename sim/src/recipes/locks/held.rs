@@ -12,12 +12,7 @@ use super::{
 use crate::{
     checks::proof::Proof,
     recipes::{common::HoldWatch, worker::Worker},
-    world::{
-        Using, World,
-        check::Findings,
-        history::What,
-        time::Nanos,
-    },
+    world::{Using, World, check::Findings, history::What, time::Nanos},
 };
 
 /// A guard, believed in until it is dropped or taken out.

@@ -65,11 +65,12 @@ impl Recipe for Locks {
             })
             .collect();
         let (deletes, revokes) = (one_in(rng, 8), one_in(rng, 4));
+        let is_counted = names.iter().any(|name| matches!(name, LockName::CountedSemaphore(_)));
         Self {
             names,
             settings,
-            // Longer than the 15 s in which a holder must notice them.
-            long_ms: if deletes || revokes { 25_000 } else { 5_000 },
+            // Longer than the 15 s in which a holder must notice them, or the time in which a raised count is.
+            long_ms: if deletes || revokes || is_counted { 25_000 } else { 5_000 },
             waits: flag(rng),
             cancels: flag(rng),
             drops: flag(rng),
@@ -217,12 +218,12 @@ fn has_semaphore(lock: &LockName) -> bool {
 
 fn name(rng: &mut Rng) -> LockName {
     let number = rng.u8(..2);
-    match rng.u8(..13) {
+    match rng.u8(..14) {
         0..=2 => LockName::Mutex(number),
         3 => LockName::Namespaced(number),
         4 => LockName::SemaphoreMutex(number),
         5 => LockName::Semaphore { number, leases: rng.u8(1..=3) },
-        6 => LockName::CountedSemaphore(number),
+        6 | 13 => LockName::CountedSemaphore(number),
         7..=8 => LockName::Read(0),
         9..=10 => LockName::Write(0),
         _ => {

@@ -224,7 +224,7 @@ impl LockName {
     pub(super) fn queue(&self) -> String {
         let path = self.parts().swap_remove(0).lock;
         match self {
-            Self::Multi(names) => names[0].queue(),
+            Self::Multi(names) => names[names.len() - 1].queue(),
             Self::SemaphoreMutex(_) | Self::Semaphore { .. } | Self::CountedSemaphore(_) => {
                 path + "/leases"
             }

@@ -58,6 +58,7 @@ pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
     if is_at_claims {
         // Two contenders that notice nothing while they hold the lock.
         let contenders: Vec<_> = plan.holders().into_iter().take(2).collect();
+        let holds_ms = if one_in(rng, 3) { 8_000..30_000 } else { 3_000..8_000 };
         for (number, process) in plan.processes.iter_mut().enumerate() {
             let lock = |hold_ms| {
                 let (lock, watch) = (LockName::Strict(0), HoldWatch::Nothing);
@@ -65,7 +66,7 @@ pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
                 Locking::Lock(step).into()
             };
             process.workers = if contenders.contains(&number) {
-                vec![(0..4).map(|_| lock(rng.u64(8_000..30_000))).collect()]
+                vec![(0..6).map(|_| lock(rng.u64(holds_ms.clone()))).collect()]
             } else {
                 Vec::new()
             };
