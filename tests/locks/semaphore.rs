@@ -17,6 +17,7 @@ on_both_servers! {
     acquired_leases_stay_when_the_count_is_lowered
     a_closed_client_acquires_no_lease
     a_waiters_deleted_lease_node_is_created_again
+    waiters_whose_mutex_node_is_deleted_do_not_wait_for_each_other
     a_quantity_of_0_is_refused
     children_that_are_no_lease_nodes_are_no_leases
     leases_lost_during_acquire_many_are_acquired_again
@@ -101,6 +102,30 @@ async fn a_waiters_deleted_lease_node_is_created_again(fixture: Fixture) {
     within_deadline("the waiter", waiting).await.unwrap().unwrap().release().await.unwrap();
     fixture.leases(0).await;
     fixture.locks(0).await;
+}
+
+// Case (Found in docent itself): another client deleted the node by which a waiter of a semaphore held its mutex. The next
+// waiter created its lease node too, and both waited for each other for ever, as in Curator.
+async fn waiters_whose_mutex_node_is_deleted_do_not_wait_for_each_other(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let semaphore = semaphore(&fixture, &client, 1);
+    let held = semaphore.acquire().await.unwrap();
+    let acquire = || {
+        let semaphore = semaphore.clone();
+        tokio::spawn(async move { semaphore.acquire().await })
+    };
+    let waiting = acquire();
+    fixture.leases(2).await;
+    let locks = format!("{}/locks", fixture.path);
+    let nodes = client.get_children(&locks).await.unwrap();
+    client.delete(&format!("{locks}/{}", nodes.iter().next().unwrap()), None).await.unwrap();
+    let behind = acquire();
+    fixture.leases(3).await;
+    held.release().await.unwrap();
+    let first = within_deadline("the first waiter", waiting).await.unwrap().unwrap();
+    assert!(!behind.is_finished());
+    first.release().await.unwrap();
+    within_deadline("the waiter behind", behind).await.unwrap().unwrap();
 }
 
 /// Not `Unanswered`: the first lease was acquired, so a server has replied within the wait.

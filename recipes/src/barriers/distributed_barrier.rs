@@ -244,6 +244,9 @@ impl DistributedBarrier {
                 });
             };
             deadline.wait_for(event).await;
+            if planted::is("barrier-passed-late") {
+                crate::timer::sleep(&self.client, Duration::from_secs(9)).await;
+            }
             if is_open {
                 return Ok(());
             }

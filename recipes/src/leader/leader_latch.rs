@@ -13,7 +13,9 @@ use super::{
     participant::{Participant, participants},
     state::{End, LOCK_NAME, Participation, Status},
 };
-use crate::{base_path::check_base_path, error, namespace::Namespace, node_task::NodeTask, timer};
+use crate::{
+    base_path::check_base_path, error, namespace::Namespace, node_task::NodeTask, planted, timer,
+};
 
 /// A participant of an election, which leads from its turn on until it is closed.
 ///
@@ -231,7 +233,9 @@ impl LeaderLatch {
     /// Source: `getOurPath`.
     #[must_use]
     pub fn our_path(&self) -> Option<String> {
-        self.inner.status.borrow().path.clone()
+        let status = self.inner.status.borrow();
+        let ahead = status.node_ahead.clone().filter(|_| planted::is("path-of-node-ahead"));
+        ahead.or_else(|| status.path.clone())
     }
 
     /// The path of the node whose deletion this participant waits for: that of the participant before it in the queue.

@@ -2,7 +2,7 @@
 
 use docent_session::{Children, Client, Error, ErrorKind, retry::RetryPolicy};
 
-use crate::{locks::standard_lock_internals_driver::sorted_contenders, protection::join};
+use crate::{locks::standard_lock_internals_driver::sorted_contenders, planted, protection::join};
 
 /// A participant of an election.
 ///
@@ -42,7 +42,8 @@ pub(super) async fn participants(
         match client.retry_idempotent(policy, || client.get_data(&path)).await {
             Ok(node) => {
                 let id = String::from_utf8_lossy(&node.data).into_owned();
-                found.push(Participant { id, is_leader: found.is_empty(), path });
+                let is_leader = found.is_empty() != planted::is("last-participant-leads");
+                found.push(Participant { id, is_leader, path });
                 if only_first {
                     break;
                 }

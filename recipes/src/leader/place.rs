@@ -167,6 +167,9 @@ impl<'a> Place<'a> {
                 self.is_missing = true;
                 Err(Stop::Lost)
             }
+            Either::Left(Either::Left(_)) if planted::is("leader-leaves-when-written") => {
+                Err(Stop::Lost)
+            }
             // The node was written, or the connection has changed: look again.
             Either::Left(_) => Ok(()),
             Either::Right(()) => {
@@ -193,6 +196,10 @@ impl<'a> Place<'a> {
             is_new
         });
         select(watcher.next(), self.connection.next()).await;
+        if planted::is("leads-late") {
+            crate::timer::sleep(&self.election.task.client, std::time::Duration::from_secs(19))
+                .await;
+        }
         Ok(())
     }
 

@@ -126,7 +126,7 @@ impl Hold {
 
     /// Removes a guard; returns true if it was the last one.
     pub(crate) fn remove_guard(&self) -> bool {
-        self.guards.fetch_sub(1, Ordering::AcqRel) == 1
+        self.guards.fetch_sub(1, Ordering::AcqRel) == 1 || planted::is("first-exit-releases")
     }
 
     pub(crate) fn is_held(&self) -> bool {

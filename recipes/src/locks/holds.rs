@@ -119,7 +119,8 @@ impl Holds {
         let lost = || error::lock_lost(self.path());
         let first = self.all.first().filter(|_| self.is_held()).ok_or_else(lost)?;
         let mut transaction = first.client().transaction();
-        for hold in &self.all {
+        let checked = if planted::is("guarded-by-the-first") { 1 } else { self.all.len() };
+        for hold in self.all.iter().take(checked) {
             let path = if planted::is("guarded-without-check") { "/" } else { hold.path() };
             transaction.check_of(hold.client(), path, None);
         }

@@ -308,6 +308,9 @@ impl LockInternals {
                     ours.claim()?;
                     // After the deadline the queue is listed once more.
                     deadline.wait_for(select(watch.next(), state.next())).await;
+                    if planted::is("granted-late") {
+                        crate::timer::sleep(&self.client, std::time::Duration::from_secs(19)).await;
+                    }
                     trace!(step = 8, path = ours.path(), "woken");
                 }
                 Err(PredicateError::OurNodeMissing) => {

@@ -164,6 +164,7 @@ async fn follow(
                 let Some(event) = watcher.next().await else { return };
                 match event.event_type {
                     EventType::NodeDeleted => return state.note_deletion(&node.path),
+                    _ if planted::is("written-is-deleted") => state.note_deletion(&node.path),
                     // The end of the session, which ends the claim too.
                     EventType::None if event.is_end() => return,
                     // The data have changed, or the watch was removed.

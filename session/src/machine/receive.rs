@@ -230,6 +230,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         match header.xid {
             xid::PING if self.connection.has_pings() => {
+                if planted::one_in("connection-given-up", 20) {
+                    self.connection.give_up("as planted");
+                }
                 if let Some(sent_at) = self.connection.answer_ping() {
                     self.renew(now, sent_at);
                 }

@@ -18,6 +18,8 @@
 
 use std::time::Duration;
 
+use crate::planted;
+
 /// The intervals of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Timeouts {
@@ -68,7 +70,8 @@ impl Timeouts {
             session,
             connect: connect(session, servers),
             read: session * 2 / 3,
-            ping: (session / 3).min(MAX_PING),
+            ping: if planted::is("pings-late") { session * 3 / 5 } else { session / 3 }
+                .min(MAX_PING),
             expiration: expiration.min(session.saturating_sub(margin)),
             pause: (session / 8).max(MIN_PAUSE),
             reattach: (session / 6).max(MIN_CONNECT),

@@ -9,8 +9,8 @@ use docent_session::planted;
 use super::proof;
 use crate::world::{
     check::{Findings, View},
-    history::What,
-    time::{Nanos, Pid, SECOND},
+    disturbances::Apart,
+    time::{Nanos, Pid},
 };
 
 /// Members that answer for the others, which have ended the session.
@@ -34,8 +34,6 @@ pub(crate) struct Believed<'a> {
     pub(crate) paths: Vec<&'a str>,
     /// When a node of it was deleted; `None`: all are there.
     pub(crate) gone_at: Option<Nanos>,
-    /// When the servers deleted the node with its session; `None`: the session is open.
-    pub(crate) ended_at: Option<Nanos>,
     /// `Some`: only this excuses it, not the loss of its node. For strict holds.
     pub(crate) only_excuse: Option<Option<&'static str>>,
 }
@@ -51,18 +49,17 @@ impl Believed<'_> {
             return excuse;
         }
         let (gone_at, now, is_proven) = (self.gone_at?, view.now, self.is_proven(view));
+        let pid = self.pid;
         let core = view.core();
         let of = &core.disturbances;
         let is_intruded = self.paths.iter().any(|path| of.intruded.contains(*path));
         if is_intruded && !planted::is("node-deleted-by-hand") {
             return Some("a node deleted by another client");
         }
-        let timeout = of.longest_timeout;
         // Only a server that has not heard of its end renews an ended session. Without a leader, the next leader ends
-        // it. The slack is the error of the clock, and the time of a request.
-        let heard = |at: Nanos| at + timeout + timeout / 50 + SECOND / 10;
-        let lags_until = of.lags.iter().map(|(_, until)| *until).max().unwrap_or(0);
-        let heard_of = |at: &Nanos| heard(gone_at.max(lags_until).max(*at));
+        // it.
+        let lagging = core.answered_at(pid, &of.lags).unwrap_or(0);
+        let heard_of = |at: &Nanos| of.over_at(gone_at.max(lagging).max(*at));
         let by_force = of.expired.get(&self.session).is_some_and(|at| now < heard_of(at));
         if by_force && !planted::is("session-ended-by-hand") {
             return Some("a session ended by force");
@@ -70,13 +67,14 @@ impl Believed<'_> {
         if is_proven {
             return None;
         }
-        // A member that lagged when the session ended answers its client until it has applied the end.
-        let lagged = |at| of.lags.iter().filter(move |(from, to)| (*from..=*to).contains(&at));
-        let lagged = self.ended_at.and_then(|at| lagged(at).map(|(_, until)| *until).max());
-        if lagged.is_some_and(|until| now < heard(until)) {
+        let is_excused = |apart: &[Apart]| {
+            core.answered_at(pid, apart).is_some_and(|answered| now < of.over_at(answered))
+        };
+        let lagged = of.lags.iter().filter(|lag| (lag.from..=lag.until).contains(&gone_at));
+        if is_excused(&lagged.copied().collect::<Vec<_>>()) {
             return Some(LAGS);
         }
-        (now < of.renewed_apart_until).then_some(APART)
+        is_excused(&of.apart).then_some(APART)
     }
 }
 
@@ -105,7 +103,7 @@ impl Conflicts {
         let holds_left = holds.len() - excuses.len();
         if let Some(excuse) = excuses.first().filter(|_| holds_left <= limit) {
             if self.counted.insert(key) {
-                found.push(What::Naive { holds: holds.len(), text: format!("{text} ({excuse})") });
+                found.counted(excuse, text);
             }
         } else if self.reported.insert(key) {
             let is_within = |hold: &Believed<'_>| hold.gone_at.is_some() && hold.is_proven(view);

@@ -1,10 +1,10 @@
-//! Guarded writes: applied only while the node of their lock or leadership exists, and their tokens never go back.
+//! Guarded writes: applied only while the nodes of all their locks or of their leadership exist, and their tokens never go back.
 
 use std::collections::BTreeMap;
 
 use crate::world::check::{Check, Findings, View};
 
-/// The registers of guarded writes: nodes whose data are a token and the node that guards it.
+/// The registers of guarded writes: nodes whose data are a token and the nodes that guard it.
 #[derive(Default)]
 pub(crate) struct GuardedWrites {
     registers: BTreeMap<String, Register>,
@@ -23,7 +23,9 @@ impl GuardedWrites {
     /// A guarded write to a register begins.
     pub(crate) fn begin(&mut self, register: &str, guard: &str, is_ordered: bool) {
         self.registers.entry(register.to_owned()).or_default().is_ordered = is_ordered;
-        self.guards.entry(guard.to_owned()).or_insert(true);
+        for guard in guard.split(' ') {
+            self.guards.entry(guard.to_owned()).or_insert(true);
+        }
     }
 }
 
@@ -45,7 +47,7 @@ impl Check for GuardedWrites {
                 found.violation(format!("{path}: {token} after {before}"));
             }
             register.token = token;
-            if self.guards.get(guard) == Some(&false) {
+            if guard.split(' ').any(|guard| self.guards.get(guard) == Some(&false)) {
                 found.violation(format!("{path}: written without {guard}"));
             }
         }

@@ -1,5 +1,6 @@
 //! Checks that belong to no recipe.
 
+pub(crate) mod causes;
 pub(crate) mod excuses;
 pub(crate) mod guarded;
 pub(crate) mod leftovers;

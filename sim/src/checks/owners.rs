@@ -1,13 +1,17 @@
 //! Objects of recipes that own nodes: after its close an object creates no node, and none of its nodes stays; an open one has
 //! its node in peace.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    marker::PhantomData,
+};
 
 use docent::Client;
 
 use super::{ORPHAN_AFTER, REQUEST_ARRIVES_WITHIN};
 use crate::world::{
-    check::Findings,
+    Using, World,
+    check::{Check, Findings, Leftovers, View},
     core::Core,
     time::{Nanos, Pid, SECOND},
 };
@@ -15,6 +19,9 @@ use crate::world::{
 /// The longest time without the node, or with older data, after the peace or the last change, beyond the session timeout. The
 /// pauses of retries are up to 10 s.
 pub(crate) const OWNED_WITHIN: Nanos = 20 * SECOND;
+
+/// The interval at which open objects are looked at.
+const LOOKS_EVERY: Nanos = SECOND;
 
 /// The objects whose close has begun, by the names that their nodes carry.
 #[derive(Default)]
@@ -100,30 +107,134 @@ impl Closed {
     }
 }
 
-/// The start of the time in which the node of an open object has been wrong in peace.
-#[derive(Default)]
-pub(crate) struct WrongSince(Option<Nanos>);
+/// An object that has not been closed.
+pub(crate) struct Open<T> {
+    pub(crate) pid: Pid,
+    pub(crate) worker: usize,
+    pub(crate) client: Client,
+    /// When it has wanted a change of its node last.
+    pub(crate) wanted_at: Nanos,
+    /// Whether there can be a node, and nothing was reported.
+    is_judged: bool,
+    /// The start of the time in which its node has been wrong in peace.
+    wrong_since: Option<Nanos>,
+    pub(crate) of: T,
+}
 
-impl WrongSince {
-    /// Notes whether the node is wrong now. Returns whether that has lasted for too long, also after `wanted_at`.
-    pub(crate) fn is_overdue(
+/// The objects of a recipe, by the names that their nodes carry.
+pub(crate) struct Owners<T> {
+    pub(crate) open: BTreeMap<String, Open<T>>,
+    pub(crate) closed: Closed,
+    next_look: Nanos,
+}
+
+impl<T> Default for Owners<T> {
+    fn default() -> Self {
+        Self { open: BTreeMap::new(), closed: Closed::default(), next_look: 0 }
+    }
+}
+
+impl<T: Send + 'static> Owners<T> {
+    /// Reports the open objects whose nodes are wrong for too long in peace: their name, and what is wrong.
+    pub(crate) fn judge(
         &mut self,
-        core: &Core,
-        now: Nanos,
-        (pid, client): (Pid, &Client),
-        wanted_at: Nanos,
-        is_wrong: bool,
-    ) -> bool {
-        let disturbances = &core.disturbances;
-        let is_judged = now >= disturbances.peace_at
-            && core.process(pid).is_running()
-            && client.ended().is_none();
-        if !is_wrong || !is_judged {
-            self.0 = None;
-            return false;
+        view: &View<'_>,
+        found: &mut Findings,
+        mut wrong: impl FnMut(&str, &T) -> Option<(String, &'static str)>,
+    ) {
+        let now = view.now;
+        if now < self.next_look {
+            return;
         }
-        let since = *self.0.get_or_insert(now);
-        let from = since.max(wanted_at).max(core.disturbed_until(pid));
-        now > from + disturbances.longest_timeout + OWNED_WITHIN
+        self.next_look = now + LOOKS_EVERY;
+        let core = view.core();
+        let disturbances = &core.disturbances;
+        for (id, open) in self.open.iter_mut().filter(|(_, open)| open.is_judged) {
+            let is_peace = now >= disturbances.peace_at
+                && core.process(open.pid).is_running()
+                && open.client.ended().is_none();
+            let Some((name, wrong)) = wrong(id, &open.of).filter(|_| is_peace) else {
+                open.wrong_since = None;
+                continue;
+            };
+            let since = *open.wrong_since.get_or_insert(now);
+            let from = since.max(open.wanted_at).max(core.disturbed_until(open.pid));
+            if now > from + disturbances.longest_timeout + OWNED_WITHIN {
+                found.violation(format!("{name} of p{}.{} ({id}) {wrong}", open.pid, open.worker));
+                open.is_judged = false;
+            }
+        }
+    }
+
+    /// Forgets the objects of a process that ends.
+    pub(crate) fn process_ends(&mut self, pid: Pid) -> Leftovers {
+        Box::new(self.open.extract_if(.., |_, open| open.pid == pid).collect::<Vec<_>>())
+    }
+}
+
+/// A check of objects that own nodes.
+pub(crate) trait OwnerCheck: Check {
+    /// What it knows of an open object.
+    type Object: Send + 'static;
+
+    fn owners(&mut self) -> &mut Owners<Self::Object>;
+
+    /// The close of an object begins. Returns the sessions that its nodes belong to; `None`: any.
+    fn closes(&mut self, id: &str, open: &Open<Self::Object>) -> Option<BTreeSet<i64>>;
+}
+
+/// An object that owns nodes, compared with the servers' data until this is dropped.
+pub(crate) struct Owning<C: OwnerCheck> {
+    world: World,
+    pub(crate) id: String,
+    leaves: bool,
+    _using: Using,
+    _check: PhantomData<fn() -> C>,
+}
+
+impl<C: OwnerCheck> Owning<C> {
+    /// Begins to compare an object. It may have nodes at or below `path`. `leaves`: a dropped one leaves its node.
+    pub(crate) fn begin(
+        world: &World,
+        (pid, worker, client): (Pid, usize, &Client),
+        (id, path): (&str, &str),
+        (leaves, is_judged): (bool, bool),
+        of: C::Object,
+    ) -> Self {
+        let using = world.use_path(pid, path);
+        let (client, wanted_at) = (client.clone(), world.now());
+        let open = Open { pid, worker, client, wanted_at, is_judged, wrong_since: None, of };
+        world.check::<C>().owners().open.insert(id.to_owned(), open);
+        Self { world: world.clone(), id: id.to_owned(), leaves, _using: using, _check: PhantomData }
+    }
+
+    /// Uses what the check knows of it; `None` if its process has ended.
+    pub(crate) fn with<R>(&self, using: impl FnOnce(&mut Open<C::Object>) -> R) -> Option<R> {
+        self.world.check::<C>().owners().open.get_mut(&self.id).map(using)
+    }
+
+    /// Its close begins. `leaves`: it leaves its node.
+    pub(crate) fn close(&self, leaves: bool) {
+        let at = self.world.now();
+        let mut check = self.world.check::<C>();
+        let gone = check.owners().open.remove(&self.id);
+        if let Some(open) = &gone {
+            let sessions = check.closes(&self.id, open);
+            let closing = Closing { pid: open.pid, at, leaves, sessions };
+            check.owners().closed.begin(&self.id, closing);
+        }
+        drop(check);
+        drop(gone);
+    }
+
+    /// Its close has returned without an error.
+    pub(crate) fn is_closed(&self, session: Option<i64>) {
+        self.world.check::<C>().owners().closed.returned(&self.id, session);
+    }
+}
+
+impl<C: OwnerCheck> Drop for Owning<C> {
+    fn drop(&mut self) {
+        self.close(self.leaves);
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn work_until(proven_until: Instant) -> Instant {
 
 /// Whether a proven bound lies ahead. It allows for clocks of 1 %.
 pub(crate) fn is_ahead(view: &View<'_>, pid: Pid, client: &Client, proven_until: Instant) -> bool {
-    let drift_ppm = view.core().process(pid).drift_ppm;
+    let (drift_ppm, _) = view.core().process(pid).drifts_ppm;
     let is_allowed = drift_ppm >= -PROVEN_DRIFT_PPM || planted::is("clock-beyond-margin");
     is_allowed && client.now() < work_until(proven_until)
 }

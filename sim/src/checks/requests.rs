@@ -6,6 +6,7 @@ use docent::{Client, client::WeakClient};
 
 use crate::world::{
     World,
+    check::{Check, Findings, View},
     history::What,
     time::{Pid, SECOND},
 };
@@ -13,12 +14,16 @@ use crate::world::{
 /// The period in which requests are counted, in seconds: the create of a retry, with its parents, takes more than ten.
 const PERIOD_S: u64 = 5;
 
+/// The attempts to connect of a client while no server answers: three servers in each round, after a pause of at least a
+/// sixteenth of the session timeout of 4 s. The pauses are shorter in the first rounds, and before the session ends.
+const ATTEMPTS_EACH_SECOND: u64 = 13;
+const ATTEMPTS: u64 = 50;
+
 /// The requests of a client so far, and their possible causes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Count {
     requests: u64,
     causes: u64,
-    connections: u64,
 }
 
 impl Count {
@@ -26,7 +31,7 @@ impl Count {
         let metrics = client.metrics();
         let steps = world.core().process(pid).steps;
         let causes = metrics.events + metrics.connections + steps;
-        Self { requests: metrics.requests, causes, connections: metrics.connections }
+        Self { requests: metrics.requests, causes }
     }
 
     /// Whether there were more requests than their causes explain, in this number of seconds.
@@ -37,8 +42,25 @@ impl Count {
     }
 }
 
+/// Attempts to connect: no more than the pauses between them allow.
+pub(crate) struct Attempts;
+
+impl Check for Attempts {
+    fn look(&mut self, view: &View<'_>, found: &mut Findings) {
+        let core = view.core();
+        for (pid, (attempts, since)) in &core.network.attempts {
+            let clients = core.process(*pid).clients;
+            let allowed = clients * (ATTEMPTS + (view.now - since) * ATTEMPTS_EACH_SECOND / SECOND);
+            if *attempts > allowed && core.process(*pid).is_running() {
+                let text = format!("p{pid}: {attempts} attempts to connect, and no answer");
+                found.violation(text);
+            }
+        }
+    }
+}
+
 /// Checks that a process with only participants and kept nodes sends no request without a cause, once there is peace.
-pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, reconnects: bool) {
+pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient) {
     let mut before: Option<Count> = None;
     loop {
         let Some(client) = client.upgrade() else { return };
@@ -51,12 +73,6 @@ pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, reconnect
         if let Some(before) = before.filter(|_| is_settled) {
             let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
             now.too_many_since(before, PERIOD_S).into_iter().for_each(bad);
-            // A request that a server does not know costs the connection. So does the renewal of a proven bound, as
-            // planned.
-            let connections = now.connections - before.connections;
-            if connections > PERIOD_S && !reconnects {
-                bad(format!("{connections} connections in {PERIOD_S} s"));
-            }
         }
         before = Some(now);
         world.sleep(pid, Duration::from_secs(PERIOD_S)).await;

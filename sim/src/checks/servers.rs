@@ -28,9 +28,9 @@ pub(crate) fn judged_after(plan: &ClientPlan) -> Nanos {
     SETTLED + bound(plan) + 3 * SECOND
 }
 
-/// Checks that a client is at the member that it prefers, and keeps its session whatever it moves.
+/// Checks that a client is at the member that it prefers.
 pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, plan: ClientPlan) {
-    let (mut away_since, mut before) = (None, None);
+    let mut away_since = None;
     loop {
         let Some(client) = client.upgrade() else { return };
         if client.ended().is_some() {
@@ -39,24 +39,8 @@ pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, plan: Cli
         let (metrics, now) = (client.metrics(), world.now());
         // A step may replace the list.
         let servers = client.servers();
-        let session = client.session().map(|lease| lease.session_id());
         drop(client);
         if now > world.core().disturbances.peace_at + SETTLED && metrics.sessions > 0 {
-            let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
-            // Sessions that are shorter than a tick end although nothing fails.
-            let keeps = world.core().disturbances.renewed_apart_until != Nanos::MAX;
-            let lost = before.replace((metrics.sessions, session));
-            // Of two clients of one session, the first one to end closes it.
-            let is_shared = |session| {
-                world.core().processes.iter().any(|process| process.resumed == Some(session))
-            };
-            if let Some((sessions, Some(session))) = lost
-                && sessions != metrics.sessions
-                && keeps
-                && !is_shared(session)
-            {
-                bad("lost its session in peace".to_owned());
-            }
             let preferred = plan.prefers.map(|member| format!("s{member}"));
             let is_listed = servers.iter().any(|host| Some(&host.name) == preferred.as_ref());
             let server = metrics.server.map(|host| host.name);
@@ -64,7 +48,8 @@ pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, plan: Cli
                 away_since = None;
             } else if now - *away_since.get_or_insert(now) > bound(&plan) {
                 away_since = None;
-                bad(format!("is at {server:?}, and prefers {preferred:?}"));
+                let text = format!("p{pid}: is at {server:?}, and prefers {preferred:?}");
+                world.record(What::Violation(text));
             }
         }
         world.sleep(pid, Duration::from_secs(1)).await;

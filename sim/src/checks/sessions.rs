@@ -7,27 +7,51 @@ use docent::{
     session::StateEvent,
 };
 
-use crate::world::{World, history::What, time::Pid};
+use docent_testing::server::Version;
 
-/// The longest delay of a close, with polls put off.
-pub(crate) const LATE: Duration = Duration::from_millis(1_500);
+use crate::world::{
+    World,
+    history::What,
+    time::{Nanos, Pid, SECOND},
+};
+
+/// The longest time until a client is connected, without a fault: a pause between attempts is up to 5 s.
+const CONNECTED_WITHIN: Nanos = 8 * SECOND;
+
+/// The delay of a ping and of its reply, with polls put off and a slow delivery.
+const PING_SLACK: Duration = Duration::from_millis(1_200);
+
+/// The longest delay of a call behind its limit: one second for a request in progress, and polls that are put off.
+const BEHIND_LIMIT: Duration = Duration::from_millis(2_500);
+
+/// The output of a call that returns within its limit, by the clock of its process.
+pub(crate) async fn limited<F: Future>(
+    world: &World,
+    (pid, client): (Pid, &Client),
+    what: &str,
+    limit: Option<Duration>,
+    call: F,
+) -> F::Output {
+    let interruptions = || world.core().process(pid).interruptions;
+    let (before, started) = (interruptions(), client.now());
+    let output = call.await;
+    let took = client.now() - started;
+    if limit.is_some_and(|limit| took > limit + BEHIND_LIMIT) && interruptions() == before {
+        world.record(What::Violation(format!("{what} within {limit:?} took {took:?}")));
+    }
+    output
+}
 
 /// Closes a client, which takes no longer than promised, and ends the session.
 pub(crate) async fn close(world: &World, pid: Pid, client: &Client) {
-    let interruptions = world.core().process(pid).interruptions;
-    let (began_at, started, token) = (world.now(), client.now(), client.session_token());
+    let (began_at, token) = (world.now(), client.session_token());
     let was_ended = client.ended().is_some();
-    let closed = client.close().await;
-    let took = client.now() - started;
-    let text =
-        format!("close: {:?} after {took:?}", closed.as_ref().err().map(|error| error.kind()));
+    world.core().process_mut(pid).is_closing = true;
+    let (limit, what) = (client.config().connection_timeout(), format!("p{pid}: a close"));
+    let closed = limited(world, (pid, client), &what, Some(limit), client.close()).await;
+    let text = format!("close: {:?}", closed.as_ref().err().map(|error| error.kind()));
     world.record(What::State(pid, text));
     let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
-    if took > client.config().connection_timeout() + LATE
-        && world.core().process(pid).interruptions == interruptions
-    {
-        bad(format!("a close took {took:?}"));
-    }
     match &closed {
         Ok(()) => {
             let session = token.map(|token| token.session_id());
@@ -39,7 +63,12 @@ pub(crate) async fn close(world: &World, pid: Pid, client: &Client) {
                 let now = world.now();
                 let is_during = |(from, to): &(_, _)| *from <= now && began_at <= *to;
                 let is_cut = world.core().disturbances.cuts.iter().any(is_during);
-                world.record(if is_cut { What::Counted(text) } else { What::Violation(text) });
+                let excuse = "a close answered by a deposed leader";
+                world.record(if is_cut {
+                    What::Counted { excuse, text }
+                } else {
+                    What::Violation(text)
+                });
             }
         }
         Err(error) => {
@@ -58,6 +87,8 @@ pub(crate) async fn close(world: &World, pid: Pid, client: &Client) {
 pub(crate) fn follow(world: &World, pid: Pid, client: &Client) {
     world.spawn(pid, follow_states(world.clone(), pid, client.states()));
     world.spawn(pid, follow_lease(world.clone(), pid, client.downgrade()));
+    world.core().process_mut(pid).clients += 1;
+    world.spawn(pid, follow_connection(world.clone(), pid, client.downgrade()));
 }
 
 async fn follow_states(world: World, pid: Pid, mut states: Events<StateEvent>) {
@@ -81,6 +112,53 @@ async fn follow_states(world: World, pid: Pid, mut states: Events<StateEvent>) {
         }
         was_connected |= matches!(state, Connected | Reconnected);
         current = Some(state);
+    }
+}
+
+/// Without a fault, a client is connected, keeps its connection, and pings in time: a reply to each ping renews its lease.
+async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
+    let (mut before, mut settled_since) = (None, None);
+    loop {
+        let Some(client) = client.upgrade().filter(|client| client.ended().is_none()) else {
+            return;
+        };
+        let (now, state, metrics) = (world.now(), client.state().get(), client.metrics());
+        let (timeout, lease) = (client.session_timeout(), client.session());
+        let left = lease.as_ref().map(|lease| lease.deadline().duration_since(client.now()));
+        // A planned reconnect, and a request that the server does not know, cost a connection.
+        let (is_judged, reconnects) = {
+            let core = world.core();
+            let process = core.process(pid);
+            let is_shared = core.processes.iter().any(|of| of.resumed.is_some());
+            let is_open = process.is_running() && !process.is_closing && !is_shared;
+            let reconnects = process.reconnects || core.servers.version < Version::V3_6;
+            (core.is_settled(pid, now) && is_open, reconnects)
+        };
+        let since = *settled_since.get_or_insert(now);
+        if !is_judged {
+            settled_since = None;
+        } else if now > since + CONNECTED_WITHIN && lease.as_ref().is_some_and(|of| !of.is_lost()) {
+            let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
+            let is_connected = state.is_some_and(ConnectionState::is_connected);
+            if !is_connected && !reconnects {
+                bad(format!("is {state:?} without a cause"));
+            }
+            if let Some((sessions, connections)) = before {
+                if sessions != metrics.sessions {
+                    bad("has lost its session without a cause".to_owned());
+                } else if connections != metrics.connections && !reconnects {
+                    bad("has lost its connection without a cause".to_owned());
+                }
+            }
+            // The lease ends a twentieth early, and a ping is sent each third.
+            let least = timeout.mul_f64(0.95 - 1.0 / 3.0).saturating_sub(PING_SLACK);
+            if is_connected && left.is_some_and(|left| left < least) {
+                bad(format!("has a lease of {left:?} left, of {timeout:?}"));
+            }
+        }
+        before = Some((metrics.sessions, metrics.connections));
+        drop((client, lease));
+        world.sleep(pid, Duration::from_secs(1)).await;
     }
 }
 
@@ -115,7 +193,8 @@ async fn follow_lease(world: World, pid: Pid, client: WeakClient) {
         if before.ended().is_some() {
             return;
         }
-        if std::mem::replace(&mut seen, interruptions) != interruptions {
+        let is_starved = world.core().process(pid).starved_until > world.now();
+        if std::mem::replace(&mut seen, interruptions) != interruptions || is_starved {
             continued_at = before.now();
             let core = world.core();
             let late_by = core.process(pid).timers_late_at(world.now());

@@ -37,6 +37,6 @@ pub(super) fn progress(seeds: u64) -> ProgressBar {
 
 /// Prints the last line.
 pub(super) fn conclude(totals: Totals) -> ExitCode {
-    line(totals);
+    line(&totals);
     ExitCode::from(u8::from(totals.violations > 0))
 }

@@ -6,7 +6,7 @@ use docent_session::planted;
 use docent_testing::server::Ensemble;
 
 use super::{Direction, Fault, FaultKind, Flow, KillKind};
-use crate::world::{World, history::What, process::Death, time::MILLISECOND};
+use crate::world::{World, disturbances::Apart, history::What, process::Death, time::MILLISECOND};
 
 impl World {
     /// Plans all faults, and the peace.
@@ -28,12 +28,24 @@ impl World {
         self.core().with_servers(now, call);
     }
 
-    fn servers_after(&self, ms: u64, call: impl FnOnce(&mut Ensemble, Duration) + Send + 'static) {
-        self.ends_after(ms, |world| world.servers(call));
-    }
-
     fn ends_after(&self, ms: u64, action: impl FnOnce(&Self) + Send + 'static) {
         self.at(self.now() + ms * MILLISECOND, action);
+    }
+
+    /// Switches something on, and off after some time.
+    fn lasts(&self, ms: u64, set: impl Fn(&Self, bool) + Send + 'static) {
+        set(self, true);
+        self.ends_after(ms, move |world| set(world, false));
+    }
+
+    /// The same at the servers.
+    fn lasts_there(&self, ms: u64, set: impl Fn(&mut Ensemble, Duration, bool) + Send + 'static) {
+        self.lasts(ms, move |world, on| world.servers(|servers, now| set(servers, now, on)));
+    }
+
+    /// The number of a member; `None`: the leader now, if there is one.
+    fn member(&self, member: Option<usize>) -> Option<usize> {
+        member.or_else(|| self.core().servers.ensemble.leader())
     }
 
     /// Ends all faults that last.
@@ -43,6 +55,7 @@ impl World {
         let mut core = self.core();
         core.puts_off_one_in = 0;
         core.network.spikes_one_in = 0;
+        core.severed_at_grant.clear();
         core.heal_links(now);
         let peace = self.now();
         core.disturbances.until = peace;
@@ -64,23 +77,40 @@ impl World {
     }
 
     /// For this time a member may renew sessions without the leader. A single server has no leader apart from itself.
-    fn renew_apart(&self, for_ms: u64) {
+    fn renew_apart(&self, member: usize, for_ms: u64) {
         let now = self.now();
         let mut core = self.core();
         if core.servers.count > 1 {
-            core.disturbances.renew_apart(now, for_ms);
+            // A leader that stands still, or is cut off, hears of no client of the others.
+            let is_leader = core.servers.ensemble.leader() == Some(member);
+            core.disturbances.renew_apart(now, (!is_leader).then_some(member), for_ms);
         }
     }
 
     /// The same for members that give each other up after some time.
-    fn renew_until_given_up(&self, for_ms: u64) {
+    fn renew_until_given_up(&self, member: usize, for_ms: u64) {
         let limit_ms = self.core().disturbances.sync_limit_ms;
-        self.renew_apart(for_ms.min(limit_ms));
+        self.renew_apart(member, for_ms.min(limit_ms));
     }
 
     fn note_cut(&self, for_ms: u64) {
         let now = self.now();
         self.core().disturbances.note_cut(now, for_ms);
+    }
+
+    /// Heals the links of a process this long after it was severed.
+    fn heal_severed(&self, process: usize, for_ms: u64) {
+        self.ends_after(for_ms, move |world| {
+            if world.core().severed_at_grant.contains_key(&process) {
+                return world.heal_severed(process, for_ms);
+            }
+            world.ends_after(for_ms, move |world| {
+                let (now, mut core) = (world.elapsed(), world.core());
+                for member in 0..core.servers.count {
+                    core.set_link(now, (process, member), Direction::ToServer, Flow::Pass);
+                }
+            });
+        });
     }
 
     fn begin(&self, kind: &FaultKind) {
@@ -104,23 +134,19 @@ impl World {
                     .flat_map(|at| directions.map(|direction| (at, direction)))
                     .filter(|(_, of)| direction.is_none_or(|direction| direction == *of))
                     .collect();
-                let set = move |world: &Self, flow| {
-                    let now = world.elapsed();
+                self.lasts(for_ms, move |world, on| {
+                    let (now, flow) = (world.elapsed(), if on { flow } else { Flow::Pass });
                     for (member, direction) in &links {
                         world.core().set_link(now, (process, *member), *direction, flow);
                     }
-                };
-                set(self, flow);
-                self.ends_after(for_ms, move |world| set(world, Flow::Pass));
+                });
             }
             FaultKind::Slow { process, by_ms, for_ms } => {
                 let members = self.core().servers.count;
-                let set = move |world: &Self, by_ms| {
-                    (0..members)
-                        .for_each(|at| world.core().slow_link((process, at), by_ms * MILLISECOND));
-                };
-                set(self, by_ms);
-                self.ends_after(for_ms, move |world| set(world, 0));
+                self.lasts(for_ms, move |world, on| {
+                    let by = if on { by_ms * MILLISECOND } else { 0 };
+                    (0..members).for_each(|at| world.core().slow_link((process, at), by));
+                });
             }
             FaultKind::Stop { process, for_ms } => {
                 self.stop_process(process);
@@ -143,38 +169,32 @@ impl World {
                 }
             }
             FaultKind::StopMember { member, for_ms } => {
-                let Some(member) = member.or_else(|| self.core().servers.ensemble.leader()) else {
-                    return;
-                };
-                self.renew_until_given_up(for_ms);
-                self.servers(|servers, now| servers.stop_member(now, member));
-                self.servers_after(for_ms, move |servers, now| start(servers, now, member));
+                let Some(member) = self.member(member) else { return };
+                self.renew_until_given_up(member, for_ms);
+                self.lasts_there(for_ms, move |servers, now, on| stop(servers, now, member, on));
             }
             FaultKind::Lag { member, for_ms } => {
-                self.core().disturbances.lags.push((self.now(), until));
-                let set = move |world: &Self, lags| {
-                    let now = world.elapsed();
-                    let mut core = world.core();
-                    let lagging = &mut core.servers.lagging;
+                let lag = Apart { member: Some(member), from: self.now(), until };
+                self.core().disturbances.lags.push(lag);
+                self.lasts(for_ms, move |world, lags| {
+                    let lagging = &mut world.core().servers.lagging;
                     if lags {
                         lagging.insert(member)
                     } else {
                         lagging.remove(&member)
                     };
-                    core.with_servers(now, |servers, now| servers.set_lag(now, member, lags));
-                };
-                set(self, true);
-                self.ends_after(for_ms, move |world| set(world, false));
+                });
+                self.lasts_there(for_ms, move |servers, now, on| servers.set_lag(now, member, on));
             }
             FaultKind::Isolate { member, for_ms } => {
-                let Some(member) = member.or_else(|| self.core().servers.ensemble.leader()) else {
-                    return;
-                };
-                self.renew_until_given_up(for_ms);
+                let Some(member) = self.member(member) else { return };
+                self.renew_until_given_up(member, for_ms);
                 self.note_cut(for_ms);
                 let members = self.core().servers.count;
-                self.servers(|servers, now| servers.isolate(now, member));
-                self.servers_after(for_ms, move |servers, now| {
+                self.lasts_there(for_ms, move |servers, now, on| {
+                    if on {
+                        return servers.isolate(now, member);
+                    }
                     for other in (0..members).filter(|other| *other != member) {
                         servers.heal(now, member, other);
                         servers.heal(now, other, member);
@@ -182,15 +202,19 @@ impl World {
                 });
             }
             FaultKind::CutMembers { from, to, for_ms } => {
-                self.renew_until_given_up(for_ms);
+                self.renew_until_given_up(from, for_ms);
+                self.renew_until_given_up(to, for_ms);
                 self.note_cut(for_ms);
-                self.servers(|servers, now| servers.cut(now, from, to));
-                self.servers_after(for_ms, move |servers, now| servers.heal(now, from, to));
+                self.lasts_there(for_ms, move |servers, now, on| {
+                    if on { servers.cut(now, from, to) } else { servers.heal(now, from, to) }
+                });
             }
             FaultKind::IsolateFromClients { member, for_ms } => {
                 use docent_testing::server::Peer;
-                self.servers(|servers, now| servers.isolate_from_clients(now, member));
-                self.servers_after(for_ms, move |servers, now| {
+                self.lasts_there(for_ms, move |servers, now, on| {
+                    if on {
+                        return servers.isolate_from_clients(now, member);
+                    }
                     servers.heal(now, Peer::Clients, member);
                     servers.heal(now, member, Peer::Clients);
                 });
@@ -201,27 +225,38 @@ impl World {
                 self.servers(|servers, _| servers.throttle(requests));
             }
             FaultKind::RestartAll { for_ms } => {
-                self.renew_until_given_up(for_ms);
                 let members = self.core().servers.count;
-                self.servers(|servers, now| {
-                    (0..members).for_each(|member| servers.stop_member(now, member));
-                });
-                self.servers_after(for_ms, move |servers, now| {
-                    (0..members).for_each(|member| start(servers, now, member));
+                self.lasts_there(for_ms, move |servers, now, on| {
+                    (0..members).for_each(|member| stop(servers, now, member, on));
                 });
             }
             FaultKind::PauseMember { member, for_ms, clients_first } => {
-                let Some(member) = member.or_else(|| self.core().servers.ensemble.leader()) else {
-                    return;
-                };
+                let Some(member) = self.member(member) else { return };
                 // When it goes on, it answers requests that waited, before it knows that it leads no more.
-                self.renew_apart(for_ms);
+                self.renew_apart(member, for_ms);
                 self.note_cut(for_ms);
                 self.servers(|servers, now| servers.pause_member(now, member));
                 self.ends_after(for_ms, move |world| {
-                    world.renew_until_given_up(for_ms);
+                    world.renew_until_given_up(member, for_ms);
                     world.servers(|servers, now| servers.resume_member(now, member, clients_first));
                 });
+            }
+            FaultKind::Starve { process, task, .. } => {
+                let until = until.min(self.core().disturbances.peace_at);
+                self.core().starve(process, task, until);
+                self.at(until, move |world| world.core().process_mut(process).interruptions += 1);
+            }
+            FaultKind::Clock { process, drift_ppm } => {
+                let now = self.now();
+                self.core().process_mut(process).set_drift(now, drift_ppm);
+            }
+            FaultKind::Limit { timeout_ms } => {
+                let limit = Duration::from_millis(timeout_ms);
+                self.servers(|servers, _| servers.set_max_session_timeout(limit));
+            }
+            FaultKind::SeverAtGrant { process, for_ms } => {
+                self.core().severed_at_grant.insert(process, for_ms * MILLISECOND);
+                self.heal_severed(process, for_ms);
             }
             FaultKind::Suspend { process, for_ms, jump_ms } => {
                 self.stop_process(process);
@@ -229,6 +264,15 @@ impl World {
                 self.ends_after(for_ms, move |world| world.continue_process(process));
             }
         }
+    }
+}
+
+/// Stops a member, or starts it.
+fn stop(servers: &mut Ensemble, now: Duration, member: usize, stops: bool) {
+    if stops {
+        servers.stop_member(now, member);
+    } else {
+        start(servers, now, member);
     }
 }
 

@@ -71,6 +71,16 @@ const KINDS: &[(u64, Draw)] = &[
         for_ms: duration(rng),
         clients_first: rng.bool(),
     }),
+    (6_000, |rng, processes, _| FaultKind::Starve {
+        process: rng.usize(..processes),
+        task: if one_in(rng, 2) { 1 } else { rng.usize(..8) },
+        for_ms: rng.u64(100..10_000),
+    }),
+    (6_000, |rng, processes, _| FaultKind::Clock {
+        process: rng.usize(..processes),
+        drift_ppm: rng.i64(-10_000..=10_000),
+    }),
+    (15_000, |rng, _, _| FaultKind::Limit { timeout_ms: rng.u64(1_000..12_000) }),
     (8_000, |rng, processes, _| FaultKind::Suspend {
         process: rng.usize(..processes),
         for_ms: duration(rng),

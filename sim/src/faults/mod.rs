@@ -87,6 +87,19 @@ pub enum FaultKind {
         /// By how much its clock jumps ahead meanwhile.
         jump_ms: u64,
     },
+    /// One task of a process is not polled, while the others run.
+    Starve {
+        process: usize,
+        /// The number of the task, in the order of their start: 1 is the driver of the first client.
+        task: usize,
+        for_ms: u64,
+    },
+    /// The clock of a process goes at another rate from now on, wrong by these millionths.
+    Clock { process: usize, drift_ppm: i64 },
+    /// From now on the servers grant no longer session timeouts.
+    Limit { timeout_ms: u64 },
+    /// The next grant of a strict mutex to a process is the last that it hears of the servers: they end its session.
+    SeverAtGrant { process: usize, for_ms: u64 },
 }
 
 /// How a process is killed.
@@ -103,36 +116,19 @@ pub enum KillKind {
 impl FaultKind {
     /// How long it lasts, in milliseconds.
     #[must_use]
-    pub const fn lasts_ms(&self) -> u64 {
-        match *self {
-            Self::Link { for_ms, .. }
-            | Self::Slow { for_ms, .. }
-            | Self::Stop { for_ms, .. }
-            | Self::StopMember { for_ms, .. }
-            | Self::Lag { for_ms, .. }
-            | Self::Isolate { for_ms, .. }
-            | Self::CutMembers { for_ms, .. }
-            | Self::PauseMember { for_ms, .. }
-            | Self::RestartAll { for_ms }
-            | Self::Suspend { for_ms, .. }
-            | Self::IsolateFromClients { for_ms, .. } => for_ms,
-            _ => 0,
-        }
+    pub fn lasts_ms(&self) -> u64 {
+        self.number("for_ms").unwrap_or(0)
     }
 
     /// The process that it concerns.
     #[must_use]
-    pub const fn process(&self) -> Option<usize> {
-        match *self {
-            Self::Cut { process, .. }
-            | Self::Trap { process, .. }
-            | Self::Link { process, .. }
-            | Self::Slow { process, .. }
-            | Self::Stop { process, .. }
-            | Self::Kill { process, .. }
-            | Self::Suspend { process, .. }
-            | Self::Expire { process } => Some(process),
-            _ => None,
-        }
+    pub fn process(&self) -> Option<usize> {
+        self.number("process").and_then(|process| usize::try_from(process).ok())
+    }
+
+    /// A field of this name.
+    fn number(&self, name: &str) -> Option<u64> {
+        let value = serde_json::to_value(self).ok()?;
+        value.as_object()?.values().next()?.get(name)?.as_u64()
     }
 }

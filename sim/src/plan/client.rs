@@ -54,20 +54,19 @@ impl ClientPlan {
             .with_request_timeout(self.request_timeout_ms.map(Duration::from_millis))
             .with_read_only(self.read_only)
             .with_direct_servers(self.direct_servers);
-        if let Some(limit) = self.max_requests {
-            config = config.with_max_requests(limit);
+        macro_rules! set {
+            ($($value:expr, $with:ident;)*) => {
+                $(if let Some(value) = $value {
+                    config = config.$with(value);
+                })*
+            };
         }
-        if let Some(bytes) = self.max_pending_bytes {
-            config = config.with_max_pending_bytes(bytes);
-        }
-        if let Some(bytes) = self.max_request_bytes {
-            config = config.with_max_request_bytes(bytes);
-        }
-        if let Some(events) = self.max_watch_events {
-            config = config.with_max_watch_events(events);
-        }
-        if let Some(ms) = self.connection_timeout_ms {
-            config = config.with_connection_timeout(Duration::from_millis(ms));
+        set! {
+            self.max_requests, with_max_requests;
+            self.max_pending_bytes, with_max_pending_bytes;
+            self.max_request_bytes, with_max_request_bytes;
+            self.max_watch_events, with_max_watch_events;
+            self.connection_timeout_ms.map(Duration::from_millis), with_connection_timeout;
         }
         if let Some(member) = self.prefers {
             let name = format!("s{member}");

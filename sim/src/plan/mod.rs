@@ -194,6 +194,9 @@ pub struct ServersPlan {
     /// leader hears of the clients of a follower every half tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_session_timeout_ms: Option<u64>,
+    /// `maxSessionTimeout`, in milliseconds; `None`: a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_session_timeout_ms: Option<u64>,
     /// Whether clients can change the members. `/zookeeper/config` has the addresses for clients then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reconfig: bool,

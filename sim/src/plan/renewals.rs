@@ -84,6 +84,8 @@ enum Sequence {
 /// Leaves the faults out that would end most holds early.
 fn prepare<S: PlanStep>(plan: &mut Plan<S>, sequence: Sequence) {
     plan.servers.count = 3;
+    plan.servers.max_session_timeout_ms = None;
+    plan.faults.retain(|fault| !matches!(fault.kind, FaultKind::Limit { .. }));
     plan.retain_kills(|| false);
     (plan.servers.tick_ms, plan.servers.sync_limit) = match sequence {
         Sequence::Apart => (1_000, 5),

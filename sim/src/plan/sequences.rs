@@ -116,6 +116,14 @@ pub(crate) fn at_the_end_of_claims<S: PlanStep>(
         let process = pick(rng, contenders);
         let timeout = plan.processes[process].client.session_timeout_ms;
         let end = if one_in(rng, 2) {
+            // The node is deleted within a hundredth of the claim from its grant, whose reply may be late.
+            plan.add_fault(at_ms, FaultKind::SeverAtGrant { process, for_ms: timeout * 3 / 2 });
+            if one_in(rng, 2) {
+                let (by_ms, for_ms) = (rng.u64(timeout / 40..timeout / 12), timeout * 3);
+                plan.add_fault(at_ms, FaultKind::Slow { process, by_ms, for_ms });
+            }
+            at_ms + timeout * 3
+        } else if one_in(rng, 2) {
             // The reply to a renewal is on its way while the session ends. A renewal is sent each third of a claim, and the
             // client gives the connection up after half of the timeout.
             let for_ms = rng.u64(timeout * 7 / 20..timeout * 9 / 20);

@@ -155,7 +155,7 @@ impl Check for Calls {
         let mut checker = Checker::new(&core);
         checker.check(self);
         let Checker { violations, counted, .. } = checker;
-        counted.into_iter().for_each(|text| found.counted(text));
+        counted.into_iter().for_each(|text| found.counted("a sync without its commits", text));
         violations.into_iter().for_each(|text| found.violation(text));
     }
 }

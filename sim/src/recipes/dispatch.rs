@@ -33,6 +33,7 @@ macro_rules! dispatch {
                 Step::Sleep { ms } => worker.sleep(ms).await,
                 // The program starts the client.
                 Step::Visit(_) => {}
+                Step::Neighbour(step) => worker.meddle(&step).await,
                 $(Step::$recipe(step) => super::$module::$recipe::run(worker, step).await,)*
             }
         }

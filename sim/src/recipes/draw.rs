@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 use super::{
     dispatch::{DRAWINGS, Drawing},
-    step::{Plan, Step},
+    step::{NeighbourStep, Plan, Step},
 };
 use crate::{
     checks::servers,
@@ -36,6 +36,7 @@ pub fn plan(seed: u64) -> Plan {
             process.workers.push(vec![Step::Sleep { ms }]);
         }
     }
+    add_neighbour(&mut plan, &mut generator(seed, "neighbour"));
     let (processes, members) = (plan.processes.len(), plan.servers.count);
     plan.faults = faults(&mut generator(seed, "faults"), processes, members, plan.peace_at_ms);
     for (drawing, rng) in &mut chosen {
@@ -49,6 +50,19 @@ pub fn plan(seed: u64) -> Plan {
     plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
     plan.faults.sort_by_key(|fault| fault.at_ms);
     plan
+}
+
+/// Lets a process of a quarter of the plans meddle with the nodes of all.
+fn add_neighbour(plan: &mut Plan, rng: &mut Rng) {
+    let count = plan.processes.len();
+    let Some(process) = plan.processes.get_mut(rng.usize(..count.max(1))) else { return };
+    if one_in(rng, 4) {
+        let mut step = || match rng.u8(..3) {
+            0 => Step::Sleep { ms: rng.u64(..2_000) },
+            _ => Step::Neighbour(NeighbourStep { node: rng.u16(..), deletes: one_in(rng, 4) }),
+        };
+        process.workers.push((0..60).map(|_| step()).collect());
+    }
 }
 
 /// Lets the clients of a third of the plans with several servers return to a better one.

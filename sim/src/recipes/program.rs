@@ -28,11 +28,13 @@ pub(crate) async fn main(world: World, pid: Pid, mut plan: ProcessPlan<Step>) {
     let steps = || plan.workers.iter().flatten();
     let is_quiet = steps().all(PlanStep::is_quiet);
     // Only then: in other plans the task would find nothing, and would change their histories.
-    if is_quiet && steps().any(|step| !matches!(step, Step::Sleep { .. })) {
-        let mut renewals = plan.workers.iter_mut().flatten().filter_map(PlanStep::renew_ms);
-        let reconnects =
-            renewals.any(|renew_ms| renew_ms.is_some()) || plan.client.failback_ms.is_some();
-        world.spawn(pid, requests::follow(world.clone(), pid, client.downgrade(), reconnects));
+    let is_quiet = is_quiet && steps().any(|step| !matches!(step, Step::Sleep { .. }));
+    let mut renewals = plan.workers.iter_mut().flatten().filter_map(PlanStep::renew_ms);
+    let reconnects =
+        renewals.any(|renew_ms| renew_ms.is_some()) || plan.client.failback_ms.is_some();
+    world.core().process_mut(pid).reconnects = reconnects;
+    if is_quiet {
+        world.spawn(pid, requests::follow(world.clone(), pid, client.downgrade()));
     }
     if plan.client.failback_ms.is_some() {
         let followed = servers::follow(world.clone(), pid, client.downgrade(), plan.client.clone());

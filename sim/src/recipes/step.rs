@@ -19,6 +19,8 @@ macro_rules! steps {
             },
             /// Another client of the process, which comes and goes.
             Visit(VisitStep),
+            /// A neighbour touches a node, or deletes it.
+            Neighbour(NeighbourStep),
             $(
                 #[doc = concat!("A step of `", stringify!($module), "`.")]
                 $recipe(super::$module::Step),
@@ -36,7 +38,7 @@ macro_rules! steps {
         impl Step {
             fn inner(&self) -> &dyn PlanStep {
                 match self {
-                    Self::Sleep { .. } => &(),
+                    Self::Sleep { .. } | Self::Neighbour(_) => &(),
                     Self::Visit(step) => step,
                     $(Self::$recipe(step) => step,)*
                 }
@@ -44,7 +46,7 @@ macro_rules! steps {
 
             fn inner_mut(&mut self) -> Option<&mut dyn PlanStep> {
                 match self {
-                    Self::Sleep { .. } => None,
+                    Self::Sleep { .. } | Self::Neighbour(_) => None,
                     Self::Visit(step) => Some(step),
                     $(Self::$recipe(step) => Some(step),)*
                 }
@@ -81,6 +83,15 @@ impl PlanStep for Step {
     fn client(&mut self) -> Option<&mut ClientPlan> {
         self.inner_mut()?.client()
     }
+}
+
+/// What a neighbour does, who means no harm, to a node of any recipe.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NeighbourStep {
+    /// Which node, among those that are there.
+    pub node: u16,
+    /// Whether it is deleted, if its recipe allows for that. Otherwise its data are written again.
+    pub deletes: bool,
 }
 
 /// Another client of a process.

@@ -8,16 +8,32 @@ use std::{
     time::Duration,
 };
 
-use docent::{Client, CreateMode, Error, ErrorKind, Transaction, runtime::Instant};
+use docent::{Client, CreateMode, Error, ErrorKind, Transaction};
 
+use super::step::NeighbourStep;
 use crate::{
-    checks::{guarded::GuardedWrites, sessions::LATE},
+    checks::{guarded::GuardedWrites, sessions::limited},
     world::{
         World,
         history::What,
         time::{MILLISECOND, Nanos, Pid},
     },
 };
+
+/// The nodes that a neighbour touches. The others are judged by what their recipe writes.
+const TOUCHED: &[&str] = &[
+    "/count-",
+    "/mutex-",
+    "/space-",
+    "/semaphore-",
+    "/counted-",
+    "/read-write-",
+    "/strict-",
+    "/latch-",
+    "/selector-",
+    "/barriers/",
+    "/shared/",
+];
 
 /// The number of a client in the check of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +71,11 @@ impl Worker {
         let (pid, worker) = (self.pid, self.number);
         self.world.core().process_mut(pid).steps += 1;
         self.world.record(What::Worker { pid, worker, text: text.into() });
+    }
+
+    /// Its process, its number and its client.
+    pub(super) const fn of(&self) -> (Pid, usize, &Client) {
+        (self.pid, self.number, &self.client)
     }
 
     /// A rule was broken.
@@ -100,7 +121,8 @@ impl Worker {
     }
 
     /// Writes a fencing token to a register, while the node that guards the write exists; creates the register if it is
-    /// missing. `guarded` begins a transaction with the checks of `guards` nodes.
+    /// missing. `guard` has the paths of the nodes, and `guarded` begins a transaction with the checks of these `guards`
+    /// nodes.
     pub(super) async fn write_guarded<'a>(
         &self,
         (register, guard, token): (&str, &str, i64),
@@ -132,14 +154,22 @@ impl Worker {
 
     /// Closes a recipe's object, which takes no longer than the connection timeout. Returns when the call began.
     pub(super) async fn close_in_time(&self, what: &str, close: impl Future<Output = ()>) -> Nanos {
-        let timing = Timing::begin(self);
-        close.await;
-        let took = timing.took(self);
-        self.say(format!("{what} is closed after {took:?}"));
-        if timing.is_late(self, self.client.config().connection_timeout() + LATE) {
-            self.violation(&format!("the close of {what} took {took:?}"));
-        }
-        timing.from
+        let from = self.world.now();
+        let limit = self.client.config().connection_timeout();
+        self.limited(&format!("the close of {what}"), Some(limit), close).await;
+        self.say(format!("{what} is closed"));
+        from
+    }
+
+    /// The output of a call that returns within its limit.
+    pub(super) async fn limited<F: Future>(
+        &self,
+        what: &str,
+        limit: Option<Duration>,
+        call: F,
+    ) -> F::Output {
+        let what = format!("{}: {what}", self.name());
+        limited(&self.world, (self.pid, &self.client), &what, limit, call).await
     }
 
     /// The first node in the queue of a recipe.
@@ -166,6 +196,33 @@ impl Worker {
         }
     }
 
+    /// Writes the data of some node again, or deletes it, as somebody who means no harm.
+    pub(super) async fn meddle(&self, step: &NeighbourStep) {
+        let is_touched = |path: &str| TOUCHED.iter().any(|of| path.starts_with(of));
+        let (mut paths, mut nodes) = (self.world.core().ensemble().child_paths("/"), Vec::new());
+        while let Some(path) = paths.pop() {
+            paths.extend(self.world.core().ensemble().child_paths(&path));
+            nodes.push(path);
+        }
+        nodes.retain(|path| is_touched(path));
+        let Some(path) = nodes.get(usize::from(step.node) % nodes.len().max(1)) else { return };
+        if step.deletes && !path.starts_with("/count-") {
+            return self.delete_as_operator(path).await;
+        }
+        self.say(format!("touches {path}"));
+        // Whoever relies on the version of a record notices that.
+        if path.starts_with("/strict-") {
+            self.world.core().disturbances.intruded.insert(path.clone());
+        }
+        let Ok(node) = self.client.get_data(path).await else { return };
+        // No two writes of a shared value are equal.
+        let is_value = path.starts_with("/shared/");
+        let data = if is_value { self.world.next_value(path, 0) } else { node.data };
+        if let Err(error) = self.client.set_data(path, &data, Some(node.stat.version)).await {
+            self.say(format!("touches {path}: {error}"));
+        }
+    }
+
     /// Keeps something for `Recipe::finish`, which takes all of its type as a `Vec`.
     pub(super) fn judge_later<T: Send + 'static>(&self, kept: T) {
         self.memory.with(|all: &mut Vec<T>| all.push(kept));
@@ -180,33 +237,6 @@ impl Worker {
     pub(super) fn with_client(&self, client: Client, waits_when_full: bool) -> Self {
         let client_number = ClientNumber::next(&self.world, waits_when_full);
         Self { client, client_number, memory: Memory::default(), ..self.clone() }
-    }
-}
-
-/// A call with a time limit.
-pub(super) struct Timing {
-    /// The true time of its beginning.
-    pub(super) from: Nanos,
-    started: Instant,
-    interruptions: u64,
-}
-
-impl Timing {
-    pub(super) fn begin(worker: &Worker) -> Self {
-        let interruptions = worker.world.core().process(worker.pid).interruptions;
-        Self { from: worker.world.now(), started: worker.client.now(), interruptions }
-    }
-
-    /// Its duration by the clock of its process.
-    pub(super) fn took(&self, worker: &Worker) -> Duration {
-        worker.client.now() - self.started
-    }
-
-    /// Whether it took longer than this, although the process ran and its clock did not jump.
-    pub(super) fn is_late(&self, worker: &Worker, limit: Duration) -> bool {
-        let core = worker.world.core();
-        let process = core.process(worker.pid);
-        self.took(worker) > limit && process.interruptions == self.interruptions
     }
 }
 

@@ -46,7 +46,7 @@ impl Default for Options {
 }
 
 /// The sums of a batch.
-#[derive(Debug, Default, Clone, Copy, PartialEq)]
+#[derive(Debug, Default, Clone, PartialEq)]
 pub struct Totals {
     /// The seeds that were run.
     pub seeds: u64,
@@ -56,10 +56,8 @@ pub struct Totals {
     pub virtual_time: Duration,
     /// The rules that were broken.
     pub violations: usize,
-    /// The number of times that holds that exclude each other were within their naive bound.
-    pub overlaps: usize,
-    /// The number of times that a hold within its naive bound had no node.
-    pub without_node: usize,
+    /// The number of seeds in which each excuse was used.
+    pub excuses: BTreeMap<&'static str, u64>,
 }
 
 impl Totals {
@@ -69,9 +67,9 @@ impl Totals {
         self.faults += outcome.faults;
         self.virtual_time += outcome.virtual_time;
         self.violations += outcome.history.violations().count();
-        let (overlaps, without_node) = outcome.history.naive();
-        self.overlaps += overlaps;
-        self.without_node += without_node;
+        for excuse in outcome.history.excuses() {
+            *self.excuses.entry(excuse).or_default() += 1;
+        }
     }
 }
 
@@ -182,8 +180,8 @@ fn hanging(workers: &[Current], hang_after: Duration) -> Option<(u64, Outcome)> 
 impl History {
     /// Drops everything but broken rules and counted ones.
     fn keep_judgement(&mut self) {
-        self.records
-            .retain(|record| matches!(record.what, What::Violation(_) | What::Naive { .. }));
+        let is_kept = |what: &What| matches!(what, What::Violation(_) | What::Counted { .. });
+        self.records.retain(|record| is_kept(&record.what));
     }
 }
 

@@ -12,12 +12,13 @@ use docent_testing::server::Config;
 use tokio::runtime::{Builder, RngSeed};
 
 use crate::{
-    checks::{guarded::GuardedWrites, leftovers::Leftovers},
+    checks::{guarded::GuardedWrites, leftovers::Leftovers, requests::Attempts},
     faults::planted::plant_by_name,
     plan::{Plan, PlanStep, ProcessPlan},
     world::{
         End, World,
         check::Checks,
+        disturbances::Apart,
         history::{History, What},
         panics,
         process::{Process, ProcessState},
@@ -121,7 +122,7 @@ where
     S: PlanStep + Clone + Send + 'static,
 {
     let leftovers = Leftovers { removes_containers: removes_containers(plan) };
-    let checks = program.checks.with(GuardedWrites::default()).with(leftovers);
+    let checks = program.checks.with(GuardedWrites::default()).with(Attempts).with(leftovers);
     let servers = Servers::new(Config {
         version: plan.servers.version().expect("a version that is imitated"),
         servers: plan.servers.count,
@@ -130,6 +131,9 @@ where
         container_check_interval: Duration::from_millis(plan.servers.container_check_ms),
         election_time: Duration::from_millis(plan.servers.election_ms),
         min_session_timeout: plan.servers.min_session_timeout_ms.map(Duration::from_millis),
+        max_session_timeout: Duration::from_millis(
+            plan.servers.max_session_timeout_ms.unwrap_or(60_000),
+        ),
         reconfig_enabled: plan.servers.reconfig,
         super_digest: plan.servers.reconfig.then(|| SUPER_DIGEST.to_owned()),
         seed: plan.seed,
@@ -151,11 +155,12 @@ where
         let disturbances = &mut core.disturbances;
         disturbances.peace_at = plan.peace_at_ms * MILLISECOND;
         disturbances.longest_timeout = plan.longest_timeout_ms() * MILLISECOND;
+        disturbances.tick = plan.servers.tick_ms * MILLISECOND;
         disturbances.sync_limit_ms = plan.servers.tick_ms * u64::from(plan.servers.sync_limit + 2);
         let least_timeout_ms = plan.servers.min_session_timeout_ms.unwrap_or(u64::MAX);
         if plan.servers.count > 1 && least_timeout_ms < plan.servers.tick_ms {
             // A session that its member renews may end at any time.
-            disturbances.renewed_apart_until = Nanos::MAX;
+            disturbances.apart.push(Apart { member: None, from: 0, until: Nanos::MAX });
         }
     }
     start_processes(&world, plan, program.main);
@@ -207,37 +212,31 @@ fn catch(world: &World, run: impl FnOnce()) {
 }
 
 fn judge<S: PlanStep>(world: &World, plan: &Plan<S>) {
-    let violation = |text: String| world.record(What::Violation(text));
-    let is_over = |world: &World| {
-        let core = world.core();
-        world.now() >= plan.peace_at_ms * MILLISECOND && core.processes.iter().all(is_done)
-    };
+    let peace_at = plan.peace_at_ms * MILLISECOND;
+    let is_over =
+        |world: &World| world.now() >= peace_at && world.core().processes.iter().all(is_done);
+    // Sessions of dead processes expire, and each round removes the empty containers of one level.
+    let settle_ms = plan.longest_timeout_ms() + 4 * plan.servers.tick_ms + 1_000;
+    let rounds_ms = if removes_containers(plan) { 5 * plan.servers.container_check_ms } else { 0 };
     let limit = PROGRESS_LIMIT + plan.holds_ms() * MILLISECOND;
-    let end = world.run_until(plan.peace_at_ms * MILLISECOND + limit, is_over);
-    match end {
-        End::Reached if is_over(world) => {}
+    let mut end = world.run_until(peace_at + limit, is_over);
+    let mut when = "";
+    if end == End::Reached && is_over(world) {
+        when = ", after the end of all work";
+        let until = world.now() + (settle_ms + rounds_ms) * MILLISECOND;
+        end = world.run_until(until, |_| false);
+    }
+    let text = match end {
+        End::Reached if !when.is_empty() => return world.finish(),
         End::Reached => {
             let core = world.core();
-            let waiting =
-                core.processes.iter().enumerate().filter(|(_, process)| !is_done(process));
+            let all = core.processes.iter().enumerate();
+            let waiting = all.filter(|(_, process)| !is_done(process));
             let waiting: Vec<_> = waiting.map(|(pid, _)| format!("p{pid}")).collect();
-            drop(core);
-            return violation(format!("no progress after the peace: {}", waiting.join(", ")));
+            format!("no progress after the peace: {}", waiting.join(", "))
         }
-        End::Livelock => return violation(LIVELOCK.to_owned()),
-        End::Panic(text) => return violation(text),
-    }
-    // Sessions of dead processes expire, containers are removed.
-    let settle = plan.longest_timeout_ms() + 4 * plan.servers.tick_ms + 1_000;
-    match world.run_until(world.now() + settle * MILLISECOND, |_| false) {
-        End::Reached => {}
-        End::Livelock => return violation(format!("{LIVELOCK} after the end of all work")),
-        End::Panic(text) => return violation(format!("{text}, after the end of all work")),
-    }
-    // Each round removes the empty containers of one level.
-    let rounds = if removes_containers(plan) { 5 * plan.servers.container_check_ms } else { 0 };
-    if world.run_until(world.now() + rounds * MILLISECOND, |_| false) != End::Reached {
-        return violation("livelock or panic while containers are removed".to_owned());
-    }
-    world.finish();
+        End::Livelock => LIVELOCK.to_owned(),
+        End::Panic(text) => text,
+    };
+    world.record(What::Violation(text + when));
 }

@@ -106,9 +106,9 @@ impl Findings {
         self.0.push(What::Violation(text.into()));
     }
 
-    /// An effect that no client can exclude.
-    pub fn counted(&mut self, text: impl Into<String>) {
-        self.0.push(What::Counted(text.into()));
+    /// An effect that no client can exclude, and why.
+    pub fn counted(&mut self, excuse: &'static str, text: impl Into<String>) {
+        self.0.push(What::Counted { excuse, text: text.into() });
     }
 
     pub(crate) fn push(&mut self, what: What) {

@@ -67,6 +67,10 @@ pub(crate) struct Network {
     pub(super) by_server: BTreeMap<ConnectionId, usize>,
     pub(super) links: BTreeMap<(Pid, usize), Link>,
     pub(super) traps: Vec<(Pid, Trap)>,
+    /// The attempts to connect of each process since the last answer of a server, and the time of that.
+    pub(crate) attempts: BTreeMap<Pid, (u64, Nanos)>,
+    /// When bytes of each member have arrived last at each process.
+    pub(super) answers: BTreeMap<(Pid, usize), Nanos>,
     /// The longest ordinary delay.
     pub(crate) delay: Nanos,
     /// One in this many deliveries takes up to a hundred times as long; 0: none.
@@ -101,6 +105,8 @@ pub(super) struct Connection {
     /// The task that connects or reads.
     pub(super) reader: Option<Waker>,
     pub(super) writer: Option<Waker>,
+    /// Whether the client does not hear of its end.
+    pub(super) is_severed: bool,
     /// Decodes what arrives, for the history.
     pub(super) dissector: Option<Dissector>,
 }

@@ -17,7 +17,7 @@ use fastrand::Rng;
 
 use super::{
     connections::{Arrival, Network},
-    disturbances::Disturbances,
+    disturbances::{Apart, Disturbances},
     history::History,
     process::Process,
     servers::Servers,
@@ -44,6 +44,8 @@ pub(crate) struct Core {
     pub(crate) servers: Servers,
     pub(crate) history: History,
     pub(crate) disturbances: Disturbances,
+    /// The processes whose next grant of a strict mutex is their last message, and for how long.
+    pub(crate) severed_at_grant: BTreeMap<Pid, Nanos>,
     /// The paths at or below which a process acquires or releases something, or has it.
     pub(super) uses: BTreeMap<u64, (Pid, Vec<String>)>,
     /// The last number that was given to a name.
@@ -61,6 +63,8 @@ pub(super) struct Task {
     /// `None` while it is polled.
     pub(super) future: Option<TaskFuture>,
     pub(super) waker: Arc<TaskWaker>,
+    /// Until then it is not polled.
+    pub(super) starved_until: Nanos,
 }
 
 pub(crate) enum Event {
@@ -109,6 +113,7 @@ impl Core {
             servers,
             history: History::default(),
             disturbances: Disturbances::default(),
+            severed_at_grant: BTreeMap::new(),
             uses: BTreeMap::new(),
             names: 0,
             puts_off_one_in: 0,
@@ -138,6 +143,38 @@ impl Core {
     pub(crate) fn is_calm(&self, pid: Pid, from: Nanos, now: Nanos) -> bool {
         let since = self.undisturbed_since(pid) + self.disturbances.longest_timeout + SECOND;
         since < from && !self.network.has_trap(pid) && !self.disturbances.refuses(now)
+    }
+
+    /// The last answer to a process by one of these members in its time; `None`: there was none.
+    pub(crate) fn answered_at(&self, pid: Pid, apart: &[Apart]) -> Option<Nanos> {
+        let answer = |apart: &Apart| {
+            let of_members = self.network.answers.range((pid, 0)..(pid + 1, 0));
+            let answers =
+                of_members.filter(|((_, member), _)| apart.member.is_none_or(|of| of == *member));
+            let last = answers.map(|(_, at)| *at).max()?;
+            (last >= apart.from).then(|| last.min(apart.until))
+        };
+        apart.iter().filter_map(answer).max()
+    }
+
+    /// One task of a process is not polled until then.
+    pub(crate) fn starve(&mut self, pid: Pid, task: usize, until: Nanos) {
+        let mut tasks = self.tasks.values_mut().filter(|task| task.pid == pid);
+        if let Some(task) = tasks.nth(task) {
+            task.starved_until = until.max(task.starved_until);
+            let process = self.process_mut(pid);
+            process.starved_until = until.max(process.starved_until);
+            process.interruptions += 1;
+        }
+    }
+
+    /// Whether no fault has an effect on the client of a process any more, whatever has become of its connection.
+    pub(crate) fn is_settled(&self, pid: Pid, now: Nanos) -> bool {
+        let since = self.disturbed_until(pid) + self.disturbances.longest_timeout + 2 * SECOND;
+        since < now
+            && !self.network.has_trap(pid)
+            && !self.disturbances.refuses(now)
+            && !self.disturbances.has_short_sessions()
     }
 
     /// Notes that a fault concerns a process, or all, until this time.

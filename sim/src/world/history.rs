@@ -1,6 +1,6 @@
 //! The history of a run: all events in order, and the rules that were broken.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use super::time::{Nanos, Pid, SECOND};
 
@@ -31,16 +31,13 @@ pub enum What {
     },
     /// A process ended by itself, all its workers done.
     Finished(Pid),
-    /// Processes believed to hold a lock, or one whose node was gone, for a reason that the naive bound of a hold does not
-    /// exclude. Counted.
-    Naive {
-        /// How many holds excluded each other, or 1: a hold whose node was gone.
-        holds: usize,
-        /// Whose.
+    /// An effect that no client can exclude, such as two holds within their naive bounds. Counted.
+    Counted {
+        /// Why the rule forgives it.
+        excuse: &'static str,
+        /// What.
         text: String,
     },
-    /// Another effect that no client can exclude. Counted.
-    Counted(String),
     /// A rule was broken.
     Violation(String),
     /// A message has arrived; only if the run shows them.
@@ -65,8 +62,7 @@ impl fmt::Display for What {
             Self::State(pid, state) => write!(f, "p{pid}: {state}"),
             Self::Worker { pid, worker, text } => write!(f, "p{pid}.{worker}: {text}"),
             Self::Finished(pid) => write!(f, "p{pid}: finished"),
-            Self::Naive { text, .. } => write!(f, "beyond the naive bound: {text}"),
-            Self::Counted(text) => write!(f, "no client can exclude: {text}"),
+            Self::Counted { text, excuse } => write!(f, "no client can exclude: {text} ({excuse})"),
             Self::Violation(text) => write!(f, "VIOLATION: {text}"),
             Self::Frame { pid, member, to_server: true, text, .. } => {
                 write!(f, "p{pid} -> s{member}: {text}")
@@ -102,22 +98,21 @@ impl History {
         })
     }
 
+    /// The excuses that were used, each once.
+    #[must_use]
+    pub fn excuses(&self) -> BTreeSet<&'static str> {
+        let excuse = |record: &Record| match record.what {
+            What::Counted { excuse, .. } => Some(excuse),
+            _ => None,
+        };
+        self.records.iter().filter_map(excuse).collect()
+    }
+
     /// A hash of the text (FNV-1a): equal on every machine for equal histories.
     #[must_use]
     pub fn hash(&self) -> u64 {
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         self.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, step)
-    }
-
-    /// The number of times that the naive bound of a hold did not suffice: overlaps of holds, and holds whose node was gone.
-    #[must_use]
-    pub fn naive(&self) -> (usize, usize) {
-        let holds = self.records.iter().filter_map(|record| match record.what {
-            What::Naive { holds, .. } => Some(holds),
-            _ => None,
-        });
-        let (overlaps, alone): (Vec<_>, Vec<_>) = holds.partition(|holds| *holds > 1);
-        (overlaps.len(), alone.len())
     }
 }
 

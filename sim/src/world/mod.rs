@@ -38,7 +38,7 @@ use self::{
     history::{History, What},
     process::{Death, Process, ProcessState},
     servers::Servers,
-    time::{MILLISECOND, Nanos, Pid},
+    time::{MILLISECOND, Nanos, Pid, SECOND},
 };
 
 pub use panics::catch_panics;
@@ -204,7 +204,8 @@ impl World {
         core.next_task += 1;
         let ready = Arc::clone(&self.inner.ready);
         let waker = Arc::new(TaskWaker { id, ready, is_queued: AtomicBool::new(false) });
-        core.tasks.insert(id, Task { pid, future: Some(future), waker: Arc::clone(&waker) });
+        let task = Task { pid, future: Some(future), waker: Arc::clone(&waker), starved_until: 0 };
+        core.tasks.insert(id, task);
         drop(core);
         waker.wake();
     }
@@ -273,7 +274,15 @@ impl World {
             let at = core.rng.usize(..ready.len());
             let id = ready.swap_remove(at);
             drop(ready);
-            let Some(pid) = core.tasks.get(&id).map(|task| task.pid) else { continue };
+            let Some((pid, starved_until)) =
+                core.tasks.get(&id).map(|task| (task.pid, task.starved_until))
+            else {
+                continue;
+            };
+            if starved_until > self.now() {
+                core.schedule(starved_until, Event::Poll(id));
+                continue;
+            }
             let process = core.process_mut(pid);
             if process.state == ProcessState::Stopped {
                 process.parked.push(id);
@@ -359,7 +368,8 @@ impl World {
         // Slow enough that a session has ended long before its holder stops believing.
         let is_slow = planted::is("clock-drift") || planted::is("clock-beyond-margin");
         let drift_ppm = if is_slow { -250_000 } else { drift_ppm };
-        core.processes.push(Process::new(drift_ppm, seed));
+        let offset = (1 + core.processes.len() as u64) * 1_000 * SECOND;
+        core.processes.push(Process::new(offset, drift_ppm, seed));
         core.processes.len() - 1
     }
 
@@ -382,7 +392,7 @@ impl World {
         let process = core.process_mut(pid);
         if process.state == ProcessState::Stopped {
             if planted::is("clock-without-suspend") {
-                process.stood_still.fetch_add(now - process.stopped_at, Ordering::Relaxed);
+                process.clock.point().1 -= now - process.stopped_at;
             }
             process.state = ProcessState::Running;
             drop(core);

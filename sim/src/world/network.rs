@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use docent_protocol::dissect::Message;
-use docent_testing::server::Ensemble;
+use docent_testing::server::{AppliedChange, Ensemble};
 
 use super::{
     connections::{Arrival, Connection, Direction, Ending, Flow, Segment, Sides, State, Trap},
@@ -126,6 +126,8 @@ impl Core {
                     // A closed socket answers data with a reset.
                     self.send(nanos(now), id, Direction::ToServer, Segment::End(Ending::Reset));
                 } else {
+                    self.network.attempts.insert(c.pid, (0, nanos(now)));
+                    self.network.answers.insert((c.pid, c.member), nanos(now));
                     c.inbox.push_back(data);
                     c.wake();
                 }
@@ -177,6 +179,7 @@ impl Core {
     /// Sends the output of the servers to their clients.
     pub(crate) fn flush(&mut self, now: Duration) {
         let changes = self.servers.ensemble.take_changes();
+        let granted = self.severed_by(&changes);
         self.servers.truth.add(nanos(now), changes);
         while let Some(server) = self.servers.ensemble.poll_ready() {
             let id = self.network.by_server.get(&server).copied();
@@ -187,13 +190,50 @@ impl Core {
             }
             if self.servers.ensemble.is_closed(server) {
                 if let Some(id) = id {
-                    self.send(nanos(now), id, Direction::ToClient, Segment::End(Ending::Orderly));
+                    if !self.network.connections[id].is_severed {
+                        let end = Segment::End(Ending::Orderly);
+                        self.send(nanos(now), id, Direction::ToClient, end);
+                    }
                     self.network.connections[id].server = None;
                     self.network.by_server.remove(&server);
                 }
                 self.servers.ensemble.handle_disconnected(now, server);
             }
         }
+        if let Some(pid) = granted {
+            self.sever(now, pid);
+        }
+    }
+
+    /// The process that one of these changes grants a strict mutex, if that is to be its last message.
+    fn severed_by(&self, changes: &[AppliedChange]) -> Option<Pid> {
+        let grants = changes.iter().filter(|of| of.path.starts_with("/strict-"));
+        let records: Vec<_> = grants
+            .filter_map(|of| Some(String::from_utf8_lossy(&of.node.as_ref()?.0)))
+            .filter(|record| record.contains(" held "))
+            .collect();
+        let is_of = |session: i64| {
+            let session = format!(" session={session:#x} ");
+            records.iter().any(|record| record.contains(&session))
+        };
+        let mut pids = self.severed_at_grant.keys().filter(|_| !records.is_empty());
+        pids.find(|pid| self.process(**pid).session.is_some_and(is_of)).copied()
+    }
+
+    /// The servers end the session of a process, which hears of nothing but the messages in flight, and is heard by none.
+    fn sever(&mut self, now: Duration, pid: Pid) {
+        let Some(lasts) = self.severed_at_grant.remove(&pid) else { return };
+        let Some(session) = self.process(pid).session else { return };
+        self.disturb(Some(pid), nanos(now) + lasts);
+        self.disturbances.expired.insert(session, nanos(now));
+        for c in self.network.connections.iter_mut().filter(|c| c.pid == pid && !c.is_dropped) {
+            c.is_severed = true;
+            c.to_server.is_broken = true;
+        }
+        for member in 0..self.servers.count {
+            self.network.links.entry((pid, member)).or_default().to_server = Flow::Lose;
+        }
+        self.with_servers(now, |servers, _| servers.expire_session(session));
     }
 
     /// Sets how the link between a process and a member is disturbed. Stalled bytes arrive when the link passes again; a

@@ -2,16 +2,16 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard},
 };
 
-use docent::{SessionToken, runtime::Instant};
+use docent::SessionToken;
 use fastrand::Rng;
 
-use super::time::{Nanos, Pid};
+use super::{
+    core::lock,
+    time::{Nanos, Pid},
+};
 
 /// Whether a process runs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -41,13 +41,12 @@ pub(crate) struct Process {
     pub(crate) state: ProcessState,
     /// Whether its sockets end silently.
     pub(crate) is_powered_off: bool,
-    /// The error of its clock's rate, in millionths.
-    pub(crate) drift_ppm: i64,
-    /// The sum of the jumps of its clock.
-    pub(crate) jumped: Arc<AtomicU64>,
-    /// The time for which its clock stood still.
-    pub(super) stood_still: Arc<AtomicU64>,
+    pub(super) clock: Arc<DriftingClock>,
+    /// The least and the greatest error of its clock's rate so far, in millionths.
+    pub(crate) drifts_ppm: (i64, i64),
     pub(super) stopped_at: Nanos,
+    /// The end of the time in which one of its tasks is not polled.
+    pub(crate) starved_until: Nanos,
     /// The delay of timers that were set before the last jumps of the clock.
     timers_late_by: Nanos,
     /// The end of the time with such timers, or with a session at the servers that the client gave up because of a jump.
@@ -66,6 +65,12 @@ pub(crate) struct Process {
     pub(crate) resumed: Option<i64>,
     /// The end of the last fault that concerns it.
     pub(crate) disturbed_until: Nanos,
+    /// The number of clients that it has started.
+    pub(crate) clients: u64,
+    /// Whether its client reconnects as planned.
+    pub(crate) reconnects: bool,
+    /// Whether the close of its client has begun.
+    pub(crate) is_closing: bool,
     /// Whether all its workers are done and its client is closed.
     pub(crate) is_finished: bool,
     pub(super) rng: Rng,
@@ -74,8 +79,24 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(drift_ppm: i64, seed: u64) -> Self {
-        Self { drift_ppm, rng: Rng::with_seed(seed), ..Self::default() }
+    pub(super) fn new(offset: Nanos, drift_ppm: i64, seed: u64) -> Self {
+        let clock = DriftingClock::default();
+        *clock.point() = (0, offset, drift_ppm);
+        let (clock, drifts_ppm) = (Arc::new(clock), (drift_ppm, drift_ppm));
+        Self { clock, drifts_ppm, rng: Rng::with_seed(seed), ..Self::default() }
+    }
+
+    /// The error of its clock's rate, in millionths.
+    pub(crate) fn drift_ppm(&self) -> i64 {
+        self.clock.point().2
+    }
+
+    /// Changes the rate of its clock.
+    pub(crate) fn set_drift(&mut self, now: Nanos, drift_ppm: i64) {
+        let local = self.clock.local(now);
+        *self.clock.point() = (now, local, drift_ppm);
+        let (least, greatest) = self.drifts_ppm;
+        self.drifts_ppm = (least.min(drift_ppm), greatest.max(drift_ppm));
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -87,7 +108,7 @@ impl Process {
         self.timers_late_by = (self.timers_late_at(now) + by).min(longest);
         self.jump_felt_until = now + longest;
         self.interruptions += 1;
-        self.jumped.fetch_add(by, Ordering::Relaxed);
+        self.clock.point().1 += by;
     }
 
     /// The delay of a timer that was due at this time.
@@ -96,16 +117,18 @@ impl Process {
     }
 }
 
-/// The clock of a process: a rate and an offset.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct DriftingClock {
-    pub(super) offset: Nanos,
-    pub(super) drift_ppm: i64,
-}
+/// The clock of a process: a point in true time, what it shows then, and the error of its rate from then on, in millionths.
+#[derive(Debug, Default)]
+pub(super) struct DriftingClock(Mutex<(Nanos, Nanos, i64)>);
 
 impl DriftingClock {
-    pub(super) fn local(self, now: Nanos) -> Instant {
-        Instant::from_nanos(self.offset + scale(now, 1_000_000 + self.drift_ppm, 1_000_000))
+    pub(super) fn point(&self) -> MutexGuard<'_, (Nanos, Nanos, i64)> {
+        lock(&self.0)
+    }
+
+    pub(super) fn local(&self, now: Nanos) -> Nanos {
+        let (since, shown, drift_ppm) = *self.point();
+        shown + scale(now - since, 1_000_000 + drift_ppm, 1_000_000)
     }
 }
 

@@ -3,21 +3,21 @@
 use std::{
     fmt,
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
 use docent::{
     config::Host,
-    runtime::{Clock, LocalAddress, Runtime, Task, Timer, Transport},
+    runtime::{Clock, Instant, LocalAddress, Runtime, Task, Timer, Transport},
 };
 
 use super::{
     World,
     core::Event,
-    process::{DriftingClock, address, scale},
-    time::{Nanos, Pid, SECOND},
+    process::{address, scale},
+    time::{Nanos, Pid},
     transport::SimTransport,
 };
 
@@ -48,19 +48,9 @@ impl fmt::Debug for SimRuntime {
 
 impl Runtime for SimRuntime {
     fn clock(&self) -> Clock {
-        let core = self.world.core();
-        let process = core.process(self.pid);
-        let (drift_ppm, jumped) = (process.drift_ppm, Arc::clone(&process.jumped));
-        let stood_still = Arc::clone(&process.stood_still);
-        drop(core);
-        let pid = Nanos::try_from(self.pid).unwrap_or(0);
-        let clock = DriftingClock { offset: (1 + pid) * 1_000 * SECOND, drift_ppm };
+        let clock = Arc::clone(&self.world.core().process(self.pid).clock);
         let world = self.world.clone();
-        Clock::from_fn(move || {
-            let jumped = Duration::from_nanos(jumped.load(Ordering::Relaxed));
-            let stood_still = Duration::from_nanos(stood_still.load(Ordering::Relaxed));
-            clock.local(world.now()) + jumped - stood_still
-        })
+        Clock::from_fn(move || Instant::from_nanos(clock.local(world.now())))
     }
 
     fn transport(&self) -> Arc<dyn Transport> {
@@ -68,9 +58,8 @@ impl Runtime for SimRuntime {
     }
 
     fn timer(&self, after: Duration) -> Pin<Box<dyn Timer>> {
-        let drift_ppm = self.world.core().process(self.pid).drift_ppm;
-        let mut timer =
-            Box::pin(SimTimer { world: self.world.clone(), drift_ppm, due: 0, scheduled: None });
+        let (world, pid) = (self.world.clone(), self.pid);
+        let mut timer = Box::pin(SimTimer { world, pid, due: 0, scheduled: None });
         timer.as_mut().reset(after);
         timer
     }
@@ -91,7 +80,7 @@ impl Runtime for SimRuntime {
 
 struct SimTimer {
     world: World,
-    drift_ppm: i64,
+    pid: Pid,
     due: Nanos,
     /// The instant for which the task that polled last is to be woken.
     scheduled: Option<(Nanos, std::task::Waker)>,
@@ -118,7 +107,8 @@ impl Timer for SimTimer {
     fn reset(mut self: Pin<&mut Self>, after: Duration) {
         let after = Nanos::try_from(after.as_nanos()).unwrap_or(Nanos::MAX / 4);
         // Never too early by its own clock: rounded up.
-        let wait = scale(after, 1_000_000, 1_000_000 + self.drift_ppm).saturating_add(1);
+        let drift_ppm = self.world.core().process(self.pid).drift_ppm();
+        let wait = scale(after, 1_000_000, 1_000_000 + drift_ppm).saturating_add(1);
         self.due = self.world.now().saturating_add(wait);
     }
 }

@@ -51,6 +51,7 @@ impl SimTransport {
             return Err(io::Error::new(io::ErrorKind::NotFound, "an unknown host"));
         }
         let id = core.network.connections.len();
+        core.network.attempts.entry(pid).or_insert((0, world.now())).0 += 1;
         // A load balancer gives each connection to the next server.
         let is_balanced = planted::is("servers-behind-one-address");
         let member = if is_balanced { (member + id) % core.servers.count } else { member };

@@ -55,6 +55,12 @@ impl Ensemble {
         }
     }
 
+    /// Sets `maxSessionTimeout`, as a restart with another configuration does. A session has its new timeout from its next
+    /// connection on.
+    pub fn set_max_session_timeout(&mut self, timeout: Duration) {
+        self.config.max_session_timeout = timeout;
+    }
+
     /// The ids of all sessions, in ascending order.
     #[must_use]
     pub fn session_ids(&self) -> Vec<i64> {

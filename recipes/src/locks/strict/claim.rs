@@ -15,7 +15,7 @@ const DRIFT_PART: u32 = 100;
 
 /// How long a claim lasts on the holder's clock, which may be slow.
 pub(super) fn claimed(claim: Duration) -> Duration {
-    claim - claim / DRIFT_PART
+    if planted::is("strict-without-drift") { claim } else { claim - claim / DRIFT_PART }
 }
 
 /// How long a rival waits on its clock, which may be fast.
@@ -23,7 +23,7 @@ pub(super) fn waited(claim: Duration) -> Duration {
     if planted::is("strict-waits-half") {
         return claimed(claim) / 2;
     }
-    claim + claim / DRIFT_PART
+    if planted::is("strict-without-drift") { claim } else { claim + claim / DRIFT_PART }
 }
 
 /// A hold as the record has it, and its claim, which committed writes renew.

@@ -31,6 +31,7 @@ use crate::{
         LockOptions,
         hold::{Acquired, delete_request},
     },
+    planted,
     protection::{join, split},
     select::select,
     timer,
@@ -157,6 +158,9 @@ impl<'a> Takeover<'a> {
             let (begun, write) = self.begin(&record, stat.version, token, &session)?;
             let now = || self.client.now();
             match deadline.bound(write.commit()).await {
+                Ok(_) if planted::is("strict-grant-from-reply") && begun.renew(now(), now()) => {
+                    return Ok((session, begun));
+                }
                 Ok(_) if begun.is_valid(now()) && session.is_valid(now()) => {
                     return Ok((session, begun));
                 }

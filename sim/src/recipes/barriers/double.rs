@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, time::Duration};
 use docent::DistributedDoubleBarrier;
 
 use super::{
-    run::{BEHIND, LATE, PASSES_WITHIN},
+    run::{BEHIND, PASSES_WITHIN},
     steps::DoubleStep,
 };
 use crate::{
-    recipes::worker::{Timing, Worker},
+    recipes::worker::Worker,
     world::{
         time::{Nanos, SECOND},
         truth::Truth,
@@ -41,39 +41,28 @@ pub(super) async fn run(worker: &Worker, step: &DoubleStep) {
 }
 
 /// Whether nothing has concerned the process or the servers since a call began.
-fn is_quiet(worker: &Worker, call: &Timing) -> bool {
-    worker.world.core().is_calm(worker.pid, call.from, worker.world.now())
-}
-
-fn check_time(worker: &Worker, call: &Timing, wait_ms: Option<u64>, what: &str) {
-    if let Some(ms) = wait_ms
-        && call.is_late(worker, Duration::from_millis(ms) + LATE)
-    {
-        let took = call.took(worker);
-        worker.violation(&format!("{what} of {ms} ms took {took:?}"));
-    }
+fn is_quiet(worker: &Worker, from: Nanos) -> bool {
+    worker.world.core().is_calm(worker.pid, from, worker.world.now())
 }
 
 async fn round(worker: &Worker, step: &DoubleStep, barrier: &mut DistributedDoubleBarrier) {
     let path = barrier.path().to_owned();
-    let call = Timing::begin(worker);
-    let entered = async {
-        match step.wait_ms {
-            Some(ms) => barrier.enter_timeout(Duration::from_millis(ms)).await,
+    let from = worker.world.now();
+    let limit = step.wait_ms.map(Duration::from_millis);
+    let entered = worker.limited("an enter", limit, async {
+        match limit {
+            Some(limit) => barrier.enter_timeout(limit).await,
             None => barrier.enter().await.map(|()| true),
         }
-    };
+    });
     let entered = worker.within(step.cancel_ms, entered).await;
     let member = format!("{path}/{}", barrier.member_id());
     worker.say(format!("enters {member}: {entered:?}"));
-    if entered.is_some() {
-        check_time(worker, &call, step.wait_ms, "an enter");
-    }
     let is_inside = barrier.is_inside();
     if is_inside != matches!(entered, Some(Ok(true))) {
         worker.violation(&format!("{member}: entered {entered:?}, but inside: {is_inside}"));
     }
-    judge_enter(worker, step, &call, &path, &member, entered.as_ref().map(|e| e.as_ref().ok()));
+    judge_enter(worker, step, from, &path, &member, entered.as_ref().map(|e| e.as_ref().ok()));
     if !is_inside {
         return;
     }
@@ -81,22 +70,19 @@ async fn round(worker: &Worker, step: &DoubleStep, barrier: &mut DistributedDoub
     if step.drops {
         return;
     }
-    let call = Timing::begin(worker);
-    let left = async {
-        match step.wait_ms {
-            Some(ms) => barrier.leave_timeout(Duration::from_millis(ms)).await,
+    let from = worker.world.now();
+    let left = worker.limited("a leave", limit, async {
+        match limit {
+            Some(limit) => barrier.leave_timeout(limit).await,
             None => barrier.leave().await.map(|()| true),
         }
-    };
+    });
     let left = worker.within(step.cancel_ms, left).await;
     worker.say(format!("leaves {member}: {left:?}"));
-    if left.is_some() {
-        check_time(worker, &call, step.wait_ms, "a leave");
-    }
     if barrier.is_inside() {
         worker.violation(&format!("{member} is inside after its leave"));
     }
-    judge_leave(worker, &call, &path, &member, left.as_ref().map(|left| left.as_ref().ok()));
+    judge_leave(worker, from, &path, &member, left.as_ref().map(|left| left.as_ref().ok()));
 }
 
 /// The members of a barrier over time.
@@ -136,13 +122,13 @@ impl Timeline {
 fn judge_enter(
     worker: &Worker,
     step: &DoubleStep,
-    call: &Timing,
+    from: Nanos,
     path: &str,
     member: &str,
     entered: Option<Option<&bool>>,
 ) {
     let now = worker.world.now();
-    let is_quiet = is_quiet(worker, call);
+    let is_quiet = is_quiet(worker, from);
     let count = usize::from(step.members.max(1));
     let core = worker.world.core();
     let timeline = Timeline::new(&core.servers.truth, path);
@@ -170,7 +156,7 @@ fn judge_enter(
         return;
     }
     // The name may still be that of the last round.
-    let Some(own) = own.filter(|own| own.at >= call.from) else { return };
+    let Some(own) = own.filter(|own| own.at >= from) else { return };
     if entered == Some(Some(&false)) && is_quiet {
         if own.end_at > now {
             worker.violation(&format!("{member} has given up, but its node is there"));
@@ -203,13 +189,13 @@ fn judge_enter(
 /// `left`: `None` if its future was dropped, `Some(None)` after an error.
 fn judge_leave(
     worker: &Worker,
-    call: &Timing,
+    from: Nanos,
     path: &str,
     member: &str,
     left: Option<Option<&bool>>,
 ) {
     let now = worker.world.now();
-    if !is_quiet(worker, call) {
+    if !is_quiet(worker, from) {
         return;
     }
     let core = worker.world.core();
@@ -221,11 +207,11 @@ fn judge_leave(
         worker.violation(&format!("{member} has left, but its node is there"));
     }
     // If the node of a member is gone, the others may leave without it.
-    let had_node = states.iter().any(|state| state.node.is_some() && state.end_at > call.from);
+    let had_node = states.iter().any(|state| state.node.is_some() && state.end_at > from);
     if left != Some(Some(&true)) || !had_node {
         return;
     }
-    let from = call.from - BEHIND;
+    let from = from - BEHIND;
     // The members that were there before the leave, and have stayed.
     let before = timeline.moments.iter().rfind(|(at, ..)| *at < from);
     let mut stayed = before.map(|(.., members)| members.clone()).unwrap_or_default();

@@ -6,7 +6,8 @@ use docent::DistributedBarrier;
 
 use super::steps::{BarrierOp, BarrierStep};
 use crate::{
-    recipes::worker::{Timing, Worker},
+    checks::causes::GRANTED_WITHIN,
+    recipes::worker::Worker,
     world::{
         time::{Nanos, SECOND},
         truth::State,
@@ -18,9 +19,6 @@ pub(super) const PASSES_WITHIN: Nanos = 20 * SECOND;
 
 /// The longest delay of a server behind its leader, without a fault.
 pub(super) const BEHIND: Nanos = SECOND;
-
-/// The longest delay of a call behind its timeout: one second for a request in progress, and polls that are put off.
-pub(super) const LATE: Duration = Duration::from_millis(2_500);
 
 /// Does one step.
 pub(super) async fn run(worker: &Worker, step: &BarrierStep) {
@@ -71,28 +69,25 @@ async fn wait(
     barrier: &DistributedBarrier,
     wait_ms: Option<u64>,
 ) {
-    let (path, pid, timing) = (barrier.path(), worker.pid, Timing::begin(worker));
-    let from = timing.from;
-    let waited = async {
-        match wait_ms {
-            Some(ms) => barrier.wait_on_barrier_timeout(Duration::from_millis(ms)).await,
+    let (path, pid, from) = (barrier.path(), worker.pid, worker.world.now());
+    let limit = wait_ms.map(Duration::from_millis);
+    let waited = worker.limited("a wait", limit, async {
+        match limit {
+            Some(limit) => barrier.wait_on_barrier_timeout(limit).await,
             None => barrier.wait_on_barrier().await.map(|()| true),
         }
-    };
+    });
     let waited = worker.within(step.cancel_ms, waited).await;
-    let (now, took) = (worker.world.now(), timing.took(worker));
-    worker.say(format!("waits on {path}: {waited:?} after {took:?}"));
+    let now = worker.world.now();
+    worker.say(format!("waits on {path}: {waited:?}"));
     let core = worker.world.core();
     // A server that lags may show an older state.
     let undisturbed_since = core.undisturbed_since(pid);
     let is_quiet = core.is_calm(pid, from, now);
     let shows_now = core.disturbances.until + BEHIND < from;
+    let within =
+        if core.is_settled(pid, from) && is_quiet { GRANTED_WITHIN } else { PASSES_WITHIN };
     drop(core);
-    if let (Some(Ok(_)), Some(ms)) = (&waited, wait_ms)
-        && timing.is_late(worker, Duration::from_millis(ms) + LATE)
-    {
-        worker.violation(&format!("a wait of {ms} ms on {path} took {took:?}"));
-    }
     // Without a connection, the time is up although nothing was read.
     if let Some(Ok(is_open)) = waited
         && if is_open { shows_now } else { is_quiet }
@@ -107,8 +102,8 @@ async fn wait(
     let is_missed = |state: &State| {
         let began = state.at.max(from).max(undisturbed_since);
         // The node that was there before had been seen.
-        let is_reopened = is_quiet && state.at > from + BEHIND && now > began + PASSES_WITHIN;
-        is_reopened || state.end_at.min(now) > began + PASSES_WITHIN
+        let is_reopened = is_quiet && state.at > from + BEHIND && now > began + within;
+        is_reopened || state.end_at.min(now) > began + within
     };
     if states.iter().any(|state| state.node.is_none() && is_missed(state)) {
         worker.violation(&format!("{path} was open, but the wait ended with {waited:?} late"));

@@ -5,23 +5,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use docent::Client;
-
 use crate::{
-    checks::owners::{Closed, Closing, OWNED_WITHIN, Owned, WrongSince},
+    checks::owners::{OWNED_WITHIN, Open, Owned, OwnerCheck, Owners, Owning},
     world::{
-        Using, World,
+        World,
         check::{Check, Findings, Leftovers, View},
         process::Death,
-        time::{Nanos, Pid, SECOND},
+        time::{Nanos, Pid},
     },
 };
 
 /// The base path of all services.
 pub(super) const SERVICES: &str = "/services";
-
-/// The interval at which open registrations are checked.
-const LOOKS_EVERY: Nanos = SECOND;
 
 /// An instance, as the servers have it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,38 +41,25 @@ impl Shown {
     }
 }
 
-/// A registration that begins.
-pub(super) struct NewServing<'a> {
-    pub(super) pid: Pid,
-    pub(super) worker: usize,
-    pub(super) client: &'a Client,
-    /// Its name, which no other registration has.
-    pub(super) registration: &'a str,
-    /// The path of the service.
-    pub(super) service: &'a str,
-    pub(super) id: &'a str,
-    /// Whether the server chooses the end of its node's name.
-    pub(super) is_sequential: bool,
-}
-
-/// A registration that has not ended.
-struct Open {
-    pid: Pid,
-    worker: usize,
-    client: Client,
+/// A registration.
+#[derive(Default)]
+pub(super) struct Registered {
     /// `None`: the server chooses it.
     path: Option<String>,
     id: String,
     updates: u64,
     /// Its data, oldest first.
     versions: Vec<Shown>,
-    wanted_at: Nanos,
     /// The last version that was written, and the last one whose write was acknowledged.
     applied: Option<usize>,
     acknowledged: Option<usize>,
     sessions: BTreeSet<i64>,
-    wrong_since: WrongSince,
-    is_reported: bool,
+}
+
+impl Registered {
+    pub(super) fn new(path: Option<String>, id: &str) -> Self {
+        Self { path, id: id.to_owned(), ..Self::default() }
+    }
 }
 
 /// A node below a service.
@@ -93,8 +75,7 @@ struct Node {
 /// All registrations.
 #[derive(Default)]
 pub(super) struct Services {
-    open: BTreeMap<String, Open>,
-    closed: Closed,
+    owners: Owners<Registered>,
     /// By path.
     nodes: BTreeMap<String, Node>,
     /// Every instance that was there, by the path of its service.
@@ -102,7 +83,6 @@ pub(super) struct Services {
     /// The last change below each service.
     changed: BTreeMap<String, Nanos>,
     seen: usize,
-    next_look: Nanos,
 }
 
 impl Services {
@@ -125,150 +105,93 @@ impl Services {
 }
 
 /// A registration, compared with the servers' data until this is dropped.
-pub(super) struct Serving {
-    world: World,
-    pid: Pid,
-    registration: String,
-    _using: Using,
-}
+pub(super) type Serving = Owning<Services>;
 
 impl Serving {
     /// The next data, with their number: another address, or with `toggles` the same one enabled or disabled.
-    pub(super) fn next(&self, toggles: bool) -> (usize, Shown) {
-        let now = self.world.now();
-        let mut services = self.world.check::<Services>();
+    pub(super) fn next(&self, now: Nanos, toggles: bool) -> (usize, Shown) {
         let none = || Shown { id: String::new(), address: String::new(), is_enabled: true };
-        let Some(open) = services.open.get_mut(&self.registration) else {
-            return (0, none());
-        };
-        let mut shown = open.versions.last().cloned().unwrap_or_else(none);
-        shown.id.clone_from(&open.id);
-        if toggles {
-            shown.is_enabled = !shown.is_enabled;
-        } else {
-            open.updates += 1;
-            shown.address = format!("{}={}", self.registration, open.updates);
-        }
-        open.versions.push(shown.clone());
-        open.wanted_at = now;
-        (open.versions.len() - 1, shown)
+        let next = self.with(|open| {
+            let of = &mut open.of;
+            let mut shown = of.versions.last().cloned().unwrap_or_else(none);
+            shown.id.clone_from(&of.id);
+            if toggles {
+                shown.is_enabled = !shown.is_enabled;
+            } else {
+                of.updates += 1;
+                shown.address = format!("{}={}", self.id, of.updates);
+            }
+            of.versions.push(shown.clone());
+            open.wanted_at = now;
+            (of.versions.len() - 1, shown)
+        });
+        next.unwrap_or_else(|| (0, none()))
     }
 
     /// docent says that these data, or later ones, are written.
-    pub(super) fn acknowledged(&self, number: usize) {
+    pub(super) fn acknowledged(&self, world: &World, number: usize) {
         let mut found = Findings::default();
-        let mut services = self.world.check::<Services>();
-        services.follow(&self.world.view(), &mut found);
-        if let Some(open) = services.open.get_mut(&self.registration) {
-            if open.applied.is_none_or(|applied| applied < number) {
-                let (registration, applied) = (&self.registration, open.applied);
+        world.check::<Services>().follow(&world.view(), &mut found);
+        self.with(|open| {
+            let (id, applied) = (&self.id, open.of.applied);
+            if applied.is_none_or(|applied| applied < number) {
                 found.violation(format!(
-                    "change {number} of {registration} is acknowledged, but {applied:?} is the last one written"
+                    "change {number} of {id} is acknowledged, but {applied:?} is the last one written"
                 ));
             }
-            open.acknowledged = open.acknowledged.max(Some(number));
-        }
-        drop(services);
-        self.world.record_all(found);
-    }
-
-    /// Its end begins.
-    pub(super) fn close(&self, leaves: bool) {
-        let at = self.world.now();
-        let mut services = self.world.check::<Services>();
-        let gone = services.open.remove(&self.registration);
-        if let Some(open) = &gone {
-            let sessions = Some(open.sessions.clone());
-            let closing = Closing { pid: self.pid, at, leaves, sessions };
-            services.closed.begin(&self.registration, closing);
-        }
-        drop(services);
-        drop(gone);
-    }
-
-    /// Its end was acknowledged.
-    pub(super) fn is_closed(&self, session: Option<i64>) {
-        self.world.check::<Services>().closed.returned(&self.registration, session);
+            open.of.acknowledged = open.of.acknowledged.max(Some(number));
+        });
+        world.record_all(found);
     }
 }
 
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.close(true);
-    }
-}
+impl OwnerCheck for Services {
+    type Object = Registered;
 
-/// Begins to compare a registration with the servers' data.
-pub(super) fn serve(world: &World, new: NewServing<'_>) -> Serving {
-    let NewServing { pid, worker, client, registration, service, id, is_sequential } = new;
-    let using = world.use_path(pid, service);
-    let open = Open {
-        pid,
-        worker,
-        client: client.clone(),
-        path: (!is_sequential).then(|| format!("{service}/{id}")),
-        id: id.to_owned(),
-        updates: 0,
-        versions: Vec::new(),
-        wanted_at: world.now(),
-        applied: None,
-        acknowledged: None,
-        sessions: BTreeSet::new(),
-        wrong_since: WrongSince::default(),
-        is_reported: false,
-    };
-    world.check::<Services>().open.insert(registration.to_owned(), open);
-    Serving { world: world.clone(), pid, registration: registration.to_owned(), _using: using }
+    fn owners(&mut self) -> &mut Owners<Registered> {
+        &mut self.owners
+    }
+
+    fn closes(&mut self, _id: &str, open: &Open<Registered>) -> Option<BTreeSet<i64>> {
+        Some(open.of.sessions.clone())
+    }
 }
 
 impl Check for Services {
     fn look(&mut self, view: &View<'_>, found: &mut Findings) {
         self.follow(view, found);
-        for open in self.open.values_mut().filter(|open| view.is_running(open.pid)) {
-            open.sessions.extend(open.client.session_token().map(|token| token.session_id()));
+        for open in self.owners.open.values_mut().filter(|open| view.is_running(open.pid)) {
+            open.of.sessions.extend(open.client.session_token().map(|token| token.session_id()));
         }
-        let now = view.now;
-        if now < self.next_look {
-            return;
-        }
-        self.next_look = now + LOOKS_EVERY;
-        let core = view.core();
-        let grace = core.disturbances.longest_timeout + OWNED_WITHIN;
-        for (registration, open) in self.open.iter_mut().filter(|(_, open)| !open.is_reported) {
+        let grace = view.core().disturbances.longest_timeout + OWNED_WITHIN;
+        let nodes = &self.nodes;
+        self.owners.judge(view, found, |registration, of| {
             let of_it = |node: &&Node| node.shown.registration() == registration;
-            let mut ours = self.nodes.values().filter(of_it);
-            let is_taken = open.path.as_ref().is_some_and(|path| self.nodes.contains_key(path));
+            let mut ours = nodes.values().filter(of_it);
+            let is_taken = of.path.as_ref().is_some_and(|path| nodes.contains_key(path));
             let wrong = match (ours.next(), ours.next()) {
-                (None, _) if is_taken => None,
-                (None, _) => Some("is not there"),
-                (_, Some(_)) => Some("is there twice"),
-                (Some(node), None) if open.versions.last() == Some(&node.shown) => None,
+                (None, _) if is_taken => return None,
+                (None, _) => "is not there",
+                (_, Some(_)) => "is there twice",
+                (Some(node), None) if of.versions.last() == Some(&node.shown) => return None,
                 // A write of the former session was on its way when this one created the node. As Curator's, it has no
                 // version.
                 (Some(node), None)
-                    if open.sessions.len() > 1
-                        && open.versions.contains(&node.shown)
+                    if of.sessions.len() > 1
+                        && of.versions.contains(&node.shown)
                         && node.changed_at > node.created_at
                         && node.changed_at < node.created_at + grace =>
                 {
-                    None
+                    return None;
                 }
-                _ => Some("has older data"),
+                _ => "has older data",
             };
-            let of = (open.pid, &open.client);
-            let is_overdue =
-                open.wrong_since.is_overdue(&core, now, of, open.wanted_at, wrong.is_some());
-            if let Some(wrong) = wrong.filter(|_| is_overdue) {
-                let (id, pid, worker) = (&open.id, open.pid, open.worker);
-                let text = format!("instance {id} of p{pid}.{worker} ({registration}) {wrong}");
-                found.violation(text);
-                open.is_reported = true;
-            }
-        }
+            Some((format!("instance {}", of.id), wrong))
+        });
     }
 
     fn process_ends(&mut self, pid: Pid, _death: Death) -> Leftovers {
-        Box::new(self.open.extract_if(.., |_, open| open.pid == pid).collect::<Vec<_>>())
+        self.owners.process_ends(pid)
     }
 }
 
@@ -297,7 +220,7 @@ impl Services {
             };
             self.ever.entry(service).or_default().insert(shown.clone());
             if stat.version == 0 {
-                self.closed.judge_create(&core, now, shown.registration(), path, found);
+                self.owners.closed.judge_create(&core, now, shown.registration(), path, found);
             }
             let text = self.note_written(path, &shown);
             text.into_iter().for_each(|text| found.violation(text));
@@ -314,17 +237,17 @@ impl Services {
             let registration = node.shown.registration();
             let is_creator = node.creator == registration;
             let owned = Owned { path, owner: node.owner, is_creator };
-            self.closed.judge_node(&core, now, registration, &owned, found);
+            self.owners.closed.judge_node(&core, now, registration, &owned, found);
         }
     }
 
     /// Notes a write of a node. Returns an error text if it is wrong.
     fn note_written(&mut self, path: &str, shown: &Shown) -> Option<String> {
         let registration = shown.registration();
-        if self.closed.contains(registration) {
+        if self.owners.closed.contains(registration) {
             return None;
         }
-        let open = self.open.get_mut(registration)?;
+        let open = &mut self.owners.open.get_mut(registration)?.of;
         let Some(number) = open.versions.iter().rposition(|version| version == shown) else {
             return Some(format!("{path} has {shown:?}, which {registration} never had"));
         };

@@ -15,7 +15,7 @@ use docent_discovery::{
 use docent_session::planted;
 
 use super::{
-    check::{self, NewServing, SERVICES, Serving, Shown},
+    check::{Registered, SERVICES, Serving, Shown},
     steps::{ServeEnd, ServeKind, ServeStep},
 };
 use crate::recipes::{common::Retry, worker::Worker};
@@ -62,26 +62,20 @@ pub(super) async fn serve(worker: &Worker, step: &ServeStep) {
             .with_service_type(service_type)
             .with_registration_time_utc(0)
     };
-    let new = NewServing {
-        pid: worker.pid,
-        worker: worker.number,
-        client: &worker.client,
-        registration: &registration,
-        service: &service_path(&service),
-        id: &id,
-        is_sequential: step.kind == ServeKind::Sequential,
-    };
-    let serving = check::serve(&worker.world, new);
+    let known = (step.kind != ServeKind::Sequential).then(|| path.clone());
+    let new = Registered::new(known, &id);
+    let names = (&*registration, &*service_path(&service));
+    let serving = Serving::begin(&worker.world, worker.of(), names, (true, true), new);
     worker.say(format!("registers {path} as {registration}: {:?}", step.kind));
     let pause = step.for_ms / (u64::from(step.changes) + 1);
-    let (number, shown) = serving.next(false);
+    let (number, shown) = serving.next(worker.world.now(), false);
     let written = discovery.register(instance(&shown));
     let written = worker.within(pause, written).await;
     acknowledge(worker, &serving, &registration, number, written);
     for change in 0..step.changes {
         worker.sleep(pause).await;
         let toggles = change % 3 == 2;
-        let (number, shown) = serving.next(toggles);
+        let (number, shown) = serving.next(worker.world.now(), toggles);
         let written: Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> = if toggles {
             Box::pin(discovery.set_enabled(&service, &id, shown.is_enabled))
         } else {
@@ -137,7 +131,7 @@ fn acknowledge(
     match written {
         Some(Ok(())) => {
             worker.say(format!("change {number} of {registration} is written"));
-            serving.acknowledged(number);
+            serving.acknowledged(&worker.world, number);
         }
         Some(Err(error)) => {
             worker.say(format!("change {number} of {registration}: {:?}", error.kind()));

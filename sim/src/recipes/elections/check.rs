@@ -2,28 +2,31 @@
 //!
 //! As with locks, only running processes count: a stopped one does nothing with its leadership.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
-use docent::{Client, LeaderLatch, LeaderSelector, Leadership};
+use docent::{LeaderLatch, LeaderSelector, Leadership};
+use docent_testing::server::Version;
 
 use super::queues::Queues;
 use crate::{
     checks::{
         END_NOTICED_WITHIN, EVENT_SEEN_WITHIN,
+        causes::{self, GRANTED_WITHIN},
         excuses::{Believed, Conflicts},
+        owners::{Open, OwnerCheck, Owners, Owning},
         proof::Proof,
     },
+    recipes::worker::Worker,
     world::{
-        Using, World,
+        World,
         check::{Check, Findings, Leftovers, View},
         process::Death,
-        time::{Nanos, Pid, SECOND},
+        time::{Nanos, Pid},
     },
 };
-
-/// The longest time without a leader after the peace or the last change, beyond the session timeout. Pauses of retries are up
-/// to 10 s, in the background too.
-const LEADER_WITHIN: Nanos = 25 * SECOND;
 
 /// A participant, whichever recipe it uses.
 #[derive(Clone)]
@@ -41,31 +44,17 @@ impl Object {
     }
 }
 
-/// A participation that begins.
-pub(super) struct NewParticipant<'a> {
-    pub(super) pid: Pid,
-    pub(super) worker: usize,
-    pub(super) client: &'a Client,
+/// A participant.
+pub(super) struct Participant {
+    number: u64,
     /// The path of the election, with its namespace.
-    pub(super) election: &'a str,
-    /// Its id, which no other participant has.
-    pub(super) id: &'a str,
-    pub(super) object: Object,
-    /// Whether a lost connection ends its leadership.
-    pub(super) ends_with_connection: bool,
-}
-
-/// A participant that has not been closed.
-struct Participant {
-    pid: Pid,
-    worker: usize,
     election: String,
-    id: String,
     object: Object,
+    /// Whether a lost connection ends its leadership.
     ends_with_connection: bool,
-    client: Client,
-    /// The session of its last leadership.
+    /// The session of its last leadership, and its node.
     session: i64,
+    path: String,
     /// The number of its last leadership.
     epoch: u64,
     /// The number of its last leadership that was seen to be over, and when.
@@ -82,56 +71,28 @@ struct Participant {
 struct Election {
     /// The greatest token that was granted.
     token: i64,
-    /// The start of the time with participants and without a leader.
-    idle_since: Option<Nanos>,
+    /// The start of the time with participants, without a leader and without anything in their way.
+    free_since: Option<Nanos>,
 }
 
 /// All elections.
 #[derive(Default)]
 pub(super) struct Leaders {
-    open: BTreeMap<u64, Participant>,
+    owners: Owners<Participant>,
     elections: BTreeMap<String, Election>,
     queues: Queues,
     conflicts: Conflicts,
 }
 
 /// A participant, compared with the others until this is dropped.
-pub(super) struct Participating {
-    world: World,
-    number: u64,
-    id: String,
-    _using: Using,
-}
+pub(super) type Participating = Owning<Leaders>;
 
 impl Participating {
     /// A task waits for the end of a leadership until the result is dropped.
-    pub(super) fn watch(&self, leadership: &Leadership) -> Watching<'_> {
-        self.set_watching(Some((leadership.epoch(), self.world.now())));
+    pub(super) fn watch(&self, world: &World, leadership: &Leadership) -> Watching<'_> {
+        let watching = Some((leadership.epoch(), world.now()));
+        self.with(|open| open.of.watching = watching);
         Watching(self)
-    }
-
-    fn set_watching(&self, watching: Option<(u64, Nanos)>) {
-        if let Some(open) = self.world.check::<Leaders>().open.get_mut(&self.number) {
-            open.watching = watching;
-        }
-    }
-
-    /// Its close begins.
-    pub(super) fn close(&self) {
-        let at = self.world.now();
-        let mut leaders = self.world.check::<Leaders>();
-        let gone = leaders.open.remove(&self.number);
-        // A process that has ended is judged by its session alone.
-        if let Some(participant) = &gone {
-            leaders.queues.close(&self.id, participant.pid, at);
-        }
-        drop(leaders);
-        drop(gone);
-    }
-
-    /// Its close has returned without an error: it has no node in this session.
-    pub(super) fn is_closed(&self, session: Option<i64>) {
-        self.world.check::<Leaders>().queues.closed.returned(&self.id, session);
     }
 }
 
@@ -140,42 +101,50 @@ pub(super) struct Watching<'a>(&'a Participating);
 
 impl Drop for Watching<'_> {
     fn drop(&mut self) {
-        self.0.set_watching(None);
+        self.0.with(|open| open.of.watching = None);
     }
 }
 
-impl Drop for Participating {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-/// Begins a participation.
-pub(super) fn take_part(world: &World, new: NewParticipant<'_>) -> Participating {
-    let NewParticipant { pid, worker, client, election, id, .. } = new;
-    let using = world.use_path(pid, election);
-    let number = world.next_number();
-    let mut leaders = world.check::<Leaders>();
-    leaders.elections.entry(election.to_owned()).or_default();
-    leaders.queues.join(election, id, pid);
+/// Begins a participation in the election with this path, which has its namespace.
+pub(super) fn take_part(
+    worker: &Worker,
+    (election, id): (&str, &str),
+    object: Object,
+    ends_with_connection: bool,
+) -> Participating {
+    let world = &worker.world;
     let participant = Participant {
-        pid,
-        worker,
+        number: world.next_number(),
         election: election.to_owned(),
-        id: id.to_owned(),
-        object: new.object,
-        ends_with_connection: new.ends_with_connection,
-        client: client.clone(),
+        object,
+        ends_with_connection,
         session: 0,
+        path: String::new(),
         epoch: 0,
         over: (0, 0),
         proof: Proof::None,
         watching: None,
         missing_since: None,
     };
-    leaders.open.insert(number, participant);
+    let mut leaders = world.check::<Leaders>();
+    leaders.elections.entry(election.to_owned()).or_default();
+    leaders.queues.join(election, id, worker.pid);
     drop(leaders);
-    Participating { world: world.clone(), number, id: id.to_owned(), _using: using }
+    // Its nodes are judged by its queue.
+    let judged = (false, false);
+    Participating::begin(world, worker.of(), (id, election), judged, participant)
+}
+
+impl OwnerCheck for Leaders {
+    type Object = Participant;
+
+    fn owners(&mut self) -> &mut Owners<Participant> {
+        &mut self.owners
+    }
+
+    fn closes(&mut self, _id: &str, _open: &Open<Participant>) -> Option<BTreeSet<i64>> {
+        None
+    }
 }
 
 impl Check for Leaders {
@@ -183,49 +152,59 @@ impl Check for Leaders {
         if self.elections.is_empty() {
             return;
         }
-        self.queues.follow(view, found);
+        self.queues.follow(view, &mut self.owners.closed, found);
         let mut conflicts = Vec::new();
-        let mut led: BTreeMap<&str, Vec<(u64, &Participant, Leadership)>> = BTreeMap::new();
-        let mut wanted: BTreeSet<&str> = BTreeSet::new();
-        for (number, open) in &mut self.open {
+        let mut led: BTreeMap<&str, Vec<(Named<'_>, Leadership)>> = BTreeMap::new();
+        let mut wanted: BTreeMap<&str, Vec<Pid>> = BTreeMap::new();
+        for (id, open) in &mut self.owners.open {
             if !view.is_running(open.pid) {
                 // No task could ask, or notice.
-                open.over.1 = view.now;
+                open.of.over.1 = view.now;
                 continue;
             }
-            let leadership = open.object.leadership();
-            if let Some(election) = self.elections.get_mut(&open.election) {
-                check_leadership(view, open, election, leadership.as_ref(), found);
+            let leadership = open.of.object.leadership();
+            if let Some(election) = self.elections.get_mut(&open.of.election) {
+                check_leadership(view, id, open, election, leadership.as_ref(), found);
             }
-            let open = &*open;
+            let named = Named(id, open);
+            let (election, number) = (&open.of.election, open.of.number);
             if let Some(leadership) = &leadership {
-                let name = || format!("{}: {}", open.election, open.name());
-                let hold = open.believed(view, leadership);
-                self.conflicts.judge_bound(view, *number, &hold, name, found);
+                let name = || format!("{election}: {named}");
+                let hold = named.believed(leadership);
+                self.conflicts.judge_bound(view, number, &hold, name, found);
             }
             if open.client.ended().is_none() {
-                wanted.insert(&open.election);
+                wanted.entry(election).or_default().push(open.pid);
             }
             if let Some(leadership) = leadership {
-                led.entry(&open.election).or_default().push((*number, open, leadership));
+                led.entry(election).or_default().push((named, leadership));
             }
         }
         for (path, election) in &mut self.elections {
             let of_election = led.get(path.as_str()).map_or(&[][..], Vec::as_slice);
-            if !of_election.is_empty() || !wanted.contains(path.as_str()) || !view.is_peace() {
-                election.idle_since = None;
-            } else {
-                election.idle_since.get_or_insert(view.now);
+            let is_wanted = of_election.is_empty() && wanted.contains_key(path.as_str());
+            let is_free = |pids: &Vec<Pid>| {
+                let core = view.core();
+                pids.iter()
+                    .all(|pid| core.process(*pid).is_running() && core.is_settled(*pid, view.now))
+                    && causes::is_queue_of(&core, path, pids.iter().copied())
+            };
+            let is_free = is_wanted && wanted.get(path.as_str()).is_some_and(is_free);
+            election.free_since = is_free.then(|| election.free_since.unwrap_or(view.now));
+            if election.free_since.is_some_and(|since| view.now > since + GRANTED_WITHIN) {
+                found.violation(format!("{path} is free, but no participant leads"));
+                election.free_since = Some(view.now + 1_000 * GRANTED_WITHIN);
             }
-            for (at, (number, open, leadership)) in of_election.iter().enumerate() {
-                for (other_number, other, others) in of_election.iter().skip(at + 1) {
-                    let text = format!("{path}: {} and {} lead", open.name(), other.name());
-                    let both = vec![(*open, leadership), (*other, others)];
-                    conflicts.push(((*number, *other_number), both, 1, text));
+            for (at, one @ (named, _)) in of_election.iter().enumerate() {
+                let number = named.1.of.number;
+                for other in of_election.iter().skip(at + 1) {
+                    let text = format!("{path}: {named} and {} lead", other.0);
+                    let key = (number, other.0.1.of.number);
+                    conflicts.push((key, vec![one, other], 1, text));
                 }
-                if open.missing_since.is_some() {
-                    let text = format!("{path}: {} leads, but its node is gone", open.name());
-                    conflicts.push(((*number, *number), vec![(*open, leadership)], 0, text));
+                if named.1.of.missing_since.is_some() {
+                    let text = format!("{path}: {named} leads, but its node is gone");
+                    conflicts.push(((number, number), vec![one], 0, text));
                 }
             }
         }
@@ -234,74 +213,62 @@ impl Check for Leaders {
             if !concerned.iter().all(|(_, leadership)| leadership.is_held()) {
                 continue;
             }
-            let holds: Vec<_> = concerned
-                .iter()
-                .map(|(open, leadership)| open.believed(view, leadership))
-                .collect();
+            let holds: Vec<_> =
+                concerned.iter().map(|(named, leadership)| named.believed(leadership)).collect();
             self.conflicts.judge(view, key, (&holds, limit), &text, found);
-        }
-        let (disturbed_until, timeout) = {
-            let disturbances = &view.core().disturbances;
-            (disturbances.until, disturbances.longest_timeout)
-        };
-        for (path, election) in &mut self.elections {
-            if let Some(since) = election.idle_since
-                && view.now > since.max(disturbed_until) + timeout + LEADER_WITHIN
-            {
-                found.violation(format!("{path}: no participant leads"));
-                election.idle_since = Some(view.now + 1_000 * SECOND);
-            }
         }
     }
 
     fn process_ends(&mut self, pid: Pid, _death: Death) -> Leftovers {
-        Box::new(self.open.extract_if(.., |_, open| open.pid == pid).collect::<Vec<_>>())
+        self.owners.process_ends(pid)
     }
 }
 
 /// One participant, by itself.
 fn check_leadership(
     view: &View<'_>,
-    open: &mut Participant,
+    id: &str,
+    owner: &mut Open<Participant>,
     election: &mut Election,
     leadership: Option<&Leadership>,
     found: &mut Findings,
 ) {
     let now = view.now;
-    let mut wrong = |open: &Participant, text: &str| {
-        let text = format!("{}: {} {text}", open.election, open.name());
-        found.violation(text);
-    };
+    let mut wrongs = Vec::new();
+    let mut wrong = |text: &str| wrongs.push(text.to_owned());
     let core = view.core();
-    let disturbed_until = core.disturbed_until(open.pid);
+    let (pid, client, open) = (owner.pid, &owner.client, &mut owner.of);
+    let disturbed_until = core.disturbed_until(pid);
+    let starved_until = core.process(pid).starved_until;
     if let Some(leadership) = leadership {
         let stat = core.ensemble().node(leadership.path()).map(|(_, stat)| stat);
         let stat = stat.filter(|stat| stat.ephemeral_owner == leadership.session_id());
         if leadership.epoch() <= open.over.0 {
-            wrong(open, "leads again");
+            wrong("leads again");
         }
         if leadership.epoch() > open.epoch {
             (open.epoch, open.session) = (leadership.epoch(), leadership.session_id());
+            leadership.path().clone_into(&mut open.path);
             open.missing_since = None;
             open.proof = Proof::None;
             if let Some(stat) = &stat {
                 if stat.czxid < election.token {
-                    wrong(open, &format!("has the token {}, < {}", stat.czxid, election.token));
+                    wrong(&format!("has the token {}, < {}", stat.czxid, election.token));
                 }
                 election.token = stat.czxid.max(election.token);
             }
         }
-        if open.proof.is_revived(open.client.now() < leadership.proven_until()) {
-            wrong(open, "has a proven bound that had passed");
+        if open.proof.is_revived(client.now() < leadership.proven_until()) {
+            wrong("has a proven bound that had passed");
         }
         if stat.is_some() {
             open.missing_since = None;
         } else {
             open.missing_since.get_or_insert(now);
         }
-        let is_connected = open.client.state().get().is_some_and(|state| state.is_connected());
+        let is_connected = client.state().get().is_some_and(|state| state.is_connected());
         if open.ends_with_connection && !is_connected {
-            wrong(open, "leads without a connection");
+            wrong("leads without a connection");
             open.ends_with_connection = false;
         }
         if let Some(since) = open.missing_since
@@ -309,39 +276,55 @@ fn check_leadership(
             && epoch == leadership.epoch()
             && now > since.max(watching).max(disturbed_until) + EVENT_SEEN_WITHIN
         {
-            wrong(open, "does not notice that its node is gone");
+            wrong("does not notice that its node is gone");
             open.watching = None;
         }
     } else if open.epoch > open.over.0 {
         open.over = (open.epoch, now);
         open.missing_since = None;
+        // A selector gives its leadership up behind its term.
+        // A request that the servers do not know costs the connection.
+        let costs = open.ends_with_connection && core.servers.version < Version::V3_6;
+        let is_wanted = !costs && matches!(open.object, Object::Latch(_))
+            || !costs && open.watching.is_some_and(|(epoch, _)| epoch == open.epoch);
+        let (of, paths) = ((pid, client), [open.path.as_str()]);
+        if is_wanted && causes::of_end(&core, now, of, open.session, paths).is_none() {
+            wrong("has lost its leadership without a cause");
+        }
     }
     if let Some((epoch, since)) = open.watching
         && epoch <= open.over.0
-        && now > since.max(open.over.1) + END_NOTICED_WITHIN
+        && now > since.max(open.over.1).max(starved_until) + END_NOTICED_WITHIN
     {
-        wrong(open, "does not notice the end");
+        wrong("does not notice the end");
         open.watching = None;
+    }
+    drop(core);
+    for text in wrongs {
+        found.violation(format!("{}: {} {text}", owner.of.election, Named(id, owner)));
     }
 }
 
-impl Participant {
-    fn believed<'a>(&'a self, view: &View<'_>, leadership: &'a Leadership) -> Believed<'a> {
-        let session = leadership.session_id();
-        let is_open = view.core().ensemble().session_ids().contains(&session);
+/// A participant with its id.
+#[derive(Clone, Copy)]
+struct Named<'a>(&'a str, &'a Open<Participant>);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p{}.{} ({})", self.1.pid, self.1.worker, self.0)
+    }
+}
+
+impl<'a> Named<'a> {
+    fn believed(&self, leadership: &'a Leadership) -> Believed<'a> {
         Believed {
-            pid: self.pid,
-            client: &self.client,
+            pid: self.1.pid,
+            client: &self.1.client,
             proven_until: leadership.proven_until(),
-            session,
+            session: leadership.session_id(),
             paths: vec![leadership.path()],
-            gone_at: self.missing_since,
-            ended_at: self.missing_since.filter(|_| !is_open),
+            gone_at: self.1.of.missing_since,
             only_excuse: None,
         }
-    }
-
-    fn name(&self) -> String {
-        format!("p{}.{} ({})", self.pid, self.worker, self.id)
     }
 }

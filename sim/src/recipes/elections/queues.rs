@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    checks::owners::{Closed, Closing, Owned},
+    checks::owners::{Closed, Owned},
     world::{
         check::{Findings, View},
-        time::{Nanos, Pid},
+        time::Pid,
     },
 };
 
@@ -17,7 +17,6 @@ pub(super) struct Queues {
     queues: BTreeMap<String, BTreeMap<String, (String, i64)>>,
     /// The processes of the participants.
     members: BTreeMap<String, Pid>,
-    pub(super) closed: Closed,
     /// The number of the servers' changes that were looked at.
     seen: usize,
 }
@@ -29,13 +28,8 @@ impl Queues {
         self.members.insert(id.to_owned(), pid);
     }
 
-    /// The close of a participant begins.
-    pub(super) fn close(&mut self, id: &str, pid: Pid, at: Nanos) {
-        self.closed.begin(id, Closing { pid, at, leaves: false, sessions: None });
-    }
-
     /// Looks at the changes of the queues.
-    pub(super) fn follow(&mut self, view: &View<'_>, found: &mut Findings) {
+    pub(super) fn follow(&mut self, view: &View<'_>, closed: &mut Closed, found: &mut Findings) {
         let (now, core) = (view.now, view.core());
         let changes = &core.servers.truth.changes;
         for applied in changes.get(self.seen..).unwrap_or_default() {
@@ -50,11 +44,13 @@ impl Queues {
             queue.insert(change.path.clone(), (id.clone(), stat.ephemeral_owner));
             let Some(pid) = self.members.get(&id) else { continue };
             if stat.version == 0 {
-                self.closed.judge_create(&core, now, &id, &change.path, found);
+                closed.judge_create(&core, now, &id, &change.path, found);
             }
             // A session that the client has given up may last longer at the servers.
             let jump_felt_until = core.process(*pid).jump_felt_until;
-            let is_old = now < core.disturbances.renewed_apart_until.max(jump_felt_until);
+            let apart = &core.disturbances.apart;
+            let apart = core.answered_at(*pid, apart).map(|at| core.disturbances.over_at(at));
+            let is_old = now < apart.unwrap_or(0).max(jump_felt_until);
             let counts = |owner: i64| !is_old || owner == stat.ephemeral_owner;
             let is_same = |(other, owner): &&(String, i64)| *other == id && counts(*owner);
             let same = queue.values().filter(is_same).count();
@@ -65,7 +61,7 @@ impl Queues {
         self.seen = changes.len();
         for (path, (id, owner)) in self.queues.values().flatten() {
             let node = Owned { path, owner: *owner, is_creator: true };
-            self.closed.judge_node(&core, now, id, &node, found);
+            closed.judge_node(&core, now, id, &node, found);
         }
     }
 }

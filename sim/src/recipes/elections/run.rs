@@ -9,16 +9,19 @@ use std::{
 
 use docent::{
     ErrorKind, LeaderLatch, LeaderOptions, LeaderSelector, Leadership,
-    leader::{CloseMode, ConnectionStateErrorPolicy, LeadershipChange, Term},
+    leader::{CloseMode, ConnectionStateErrorPolicy, LeadershipChange, Participant, Term},
 };
 
 use super::{
-    check::{self, NewParticipant, Object, Participating},
+    check::{self, Object, Participating},
     steps::{LeadBy, LeadSettings, LeadStep},
 };
-use crate::recipes::{
-    common::{CloseKind, HoldWatch, poll_once},
-    worker::Worker,
+use crate::{
+    recipes::{
+        common::{CloseKind, HoldWatch, poll_once},
+        worker::Worker,
+    },
+    world::time::SECOND,
 };
 
 /// Does one step.
@@ -60,16 +63,7 @@ fn options(settings: LeadSettings) -> LeaderOptions {
 }
 
 fn take_part(worker: &Worker, step: &LeadStep, id: &str, object: Object) -> Participating {
-    let new = NewParticipant {
-        pid: worker.pid,
-        worker: worker.number,
-        client: &worker.client,
-        election: &paths(step).1,
-        id,
-        object,
-        ends_with_connection: !step.options.keeps_over_cuts,
-    };
-    check::take_part(&worker.world, new)
+    check::take_part(worker, (&paths(step).1, id), object, !step.options.keeps_over_cuts)
 }
 
 async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
@@ -91,7 +85,7 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
                             worker.violation(&format!("{id} becomes the leader twice"));
                         }
                         leads(worker, step, id, &leadership).await;
-                        leading = Some(part.watch(&leadership));
+                        leading = Some(part.watch(&worker.world, &leadership));
                     }
                     LeadershipChange::NotLeader => {
                         if was_leading.is_none() {
@@ -119,7 +113,7 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
                 Err(error) => return failed(worker, id, &error),
             };
             leads(worker, step, id, &leadership).await;
-            let watching = part.watch(&leadership);
+            let watching = part.watch(&worker.world, &leadership);
             if step.watch == HoldWatch::Token {
                 leadership.cancellation_token().cancelled().await;
             } else {
@@ -134,11 +128,43 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
     };
     // The future is dropped here, with its borrows.
     worker.within(step.for_ms, followed).await;
+    judge_report(worker, &latch, id, &full).await;
     if step.end == CloseKind::Keep {
         worker.say(format!("{id} stays"));
         return worker.keep((latch, part));
     }
     close_latch(worker, step.end, id, latch, &part).await;
+}
+
+/// The node and the participants that a latch reports are those of the servers.
+async fn judge_report(worker: &Worker, latch: &LeaderLatch, id: &str, election: &str) {
+    if let Some(path) = latch.our_path() {
+        let core = worker.world.core();
+        let created = core.servers.truth.of(&path).next().and_then(|of| of.change.node.clone());
+        drop(core);
+        if created.is_none_or(|(data, _)| data != id) {
+            worker.violation(&format!("{id} reports the node {path}"));
+        }
+    }
+    let from = worker.world.now();
+    let Ok(found) = latch.participants().await else { return };
+    let core = worker.world.core();
+    let is_calm = core.is_calm(worker.pid, from, worker.world.now());
+    let below = format!("{election}/");
+    let mut recent = core.servers.truth.changes.iter().rev();
+    let changed = recent.find(|of| of.change.path.starts_with(&below)).map_or(0, |of| of.at);
+    let ensemble = core.ensemble();
+    let mut queue = ensemble.child_paths(election);
+    queue.sort_by_key(|path| path.rsplit('-').next().map(str::to_owned));
+    let id_of = |path: &String| ensemble.node(path).map(|(data, _)| data);
+    let is_same = |(at, (path, of)): (usize, (&String, &Participant))| {
+        (at == 0) == of.is_leader && *path == of.path && id_of(path).is_some_and(|id| id == of.id)
+    };
+    let is_true = queue.len() == found.len() && queue.iter().zip(&found).enumerate().all(is_same);
+    drop(core);
+    if is_calm && changed + SECOND < from && !is_true {
+        worker.violation(&format!("{id} reports {found:?}, not {queue:?}"));
+    }
 }
 
 async fn close_latch(
@@ -149,7 +175,7 @@ async fn close_latch(
     part: &Participating,
 ) {
     let current = latch.current_leadership();
-    part.close();
+    part.close(false);
     if end == CloseKind::Drop {
         drop(latch);
         worker.say(format!("{id} is dropped"));
@@ -197,7 +223,8 @@ async fn selector(worker: &Worker, step: &LeadStep, id: &str) {
     let term = |leadership: Leadership| async move {
         leads(worker, step, id, &leadership).await;
         // The term is dropped when the leadership ends first.
-        let _watching = (step.watch != HoldWatch::Nothing).then(|| part.watch(&leadership));
+        let _watching =
+            (step.watch != HoldWatch::Nothing).then(|| part.watch(&worker.world, &leadership));
         let lost = async {
             match step.watch {
                 HoldWatch::Nothing => pending().await,
@@ -222,7 +249,7 @@ async fn selector(worker: &Worker, step: &LeadStep, id: &str) {
         }
     };
     let ran = worker.within(step.for_ms, running).await;
-    part.close();
+    part.close(false);
     match ran {
         None => worker.say(format!("{id} is dropped")),
         Some(Ok(completed)) => worker.say(format!("{id} has led: {completed}")),

@@ -8,18 +8,20 @@ use docent::locks::REVOKE_MESSAGE;
 
 use super::{
     belief::{Belief, Mode, Part, conflict},
-    strict::{StrictHolds, is_beyond_drift},
+    strict::{BEYOND_DRIFT, StrictHolds, is_beyond_drift},
+    waits::Waits,
 };
 use crate::{
     checks::{
-        END_NOTICED_WITHIN, EVENT_SEEN_WITHIN,
+        END_NOTICED_WITHIN, EVENT_SEEN_WITHIN, causes,
         excuses::{Believed, Conflicts},
     },
     recipes::common::HoldWatch,
     world::{
         check::{Check, Findings, Leftovers, View},
+        core::Core,
         process::Death,
-        time::Pid,
+        time::{Nanos, Pid},
     },
 };
 
@@ -31,6 +33,7 @@ pub(super) struct Holds {
     /// The greatest tokens that were granted: by lock, to owners that exclude all others, and to any.
     granted: BTreeMap<String, (i64, i64)>,
     pub(super) strict: StrictHolds,
+    pub(super) waits: Waits,
 }
 
 impl Holds {
@@ -65,6 +68,7 @@ impl Check for Holds {
             }
             self.strict.note(view, *id, belief);
         }
+        self.waits.look(view, &self.held, found);
         let believed: Vec<_> =
             self.held.iter().filter(|(_, belief)| belief.is_believed(view)).collect();
         for (at, (id, belief)) in believed.iter().enumerate() {
@@ -122,8 +126,27 @@ impl Check for Holds {
 }
 
 impl Belief {
+    /// The nodes that a hold depends on: its own, and the record of a strict one.
+    fn depends_on(&self) -> impl Iterator<Item = &str> {
+        let locks = self.parts.iter().map(|part| part.lock.as_str());
+        self.paths.iter().map(String::as_str).chain(locks)
+    }
+
+    /// Why the hold has ended.
+    fn cause_of_end(&self, core: &Core, now: Nanos) -> Option<&'static str> {
+        causes::of_end(core, now, (self.pid, &self.client), self.session, self.depends_on())
+    }
+
+    /// Why its node is gone.
+    fn cause_of_deletion(&self, core: &Core) -> Option<&'static str> {
+        if !core.ensemble().session_ids().contains(&self.session) {
+            return Some("the end of the session");
+        }
+        causes::of_deletion(core, (self.pid, &self.client), self.session, self.depends_on())
+    }
+
     fn believed(&self, view: &View<'_>) -> Believed<'_> {
-        let beyond_drift = is_beyond_drift(&view.core(), self.pid).then_some("a clock beyond 1 %");
+        let beyond_drift = is_beyond_drift(&view.core(), self.pid).then_some(BEYOND_DRIFT);
         Believed {
             pid: self.pid,
             client: &self.client,
@@ -131,7 +154,6 @@ impl Belief {
             session: self.session,
             paths: self.paths.iter().map(String::as_str).collect(),
             gone_at: self.missing_since.map(|_| self.gone_at),
-            ended_at: self.ended_at,
             only_excuse: self.is_strict().then_some(beyond_drift),
         }
     }
@@ -146,6 +168,9 @@ fn check_end(view: &View<'_>, belief: &mut Belief, found: &mut Findings) {
         node.is_some_and(|(_, stat)| stat.ephemeral_owner == belief.session)
     };
     let is_missing = !belief.paths.iter().all(is_there);
+    if is_missing && belief.missing_since.is_none() && belief.cause_of_deletion(&core).is_none() {
+        found.violation(format!("{}: its node was deleted without a cause", belief.name()));
+    }
     if is_missing && belief.missing_since.is_none() {
         let gone = belief.paths.iter().filter(|path| !is_there(path));
         let deletions = gone.filter_map(|path| core.servers.truth.of(path).next_back());
@@ -157,6 +182,7 @@ fn check_end(view: &View<'_>, belief: &mut Belief, found: &mut Findings) {
         belief.ended_at = belief.paths.iter().filter_map(last).max().filter(|_| !is_open);
     }
     let disturbed_until = core.disturbed_until(belief.pid);
+    let starved_until = core.process(belief.pid).starved_until;
     // A holder that asks wakes the tasks that wait for the end.
     let over_unasked = belief.over_since.filter(|_| belief.is_unasked);
     let timers_late_by = over_unasked.map_or(0, |at| core.process(belief.pid).timers_late_at(at));
@@ -188,8 +214,11 @@ fn check_end(view: &View<'_>, belief: &mut Belief, found: &mut Findings) {
     if belief.over_since.is_some() && !belief.is_unasked && !is_over {
         found.violation(format!("{} holds it again", belief.name()));
     }
-    if is_over {
-        belief.over_since.get_or_insert(now);
+    if is_over && belief.over_since.is_none() {
+        belief.over_since = Some(now);
+        if belief.cause_of_end(&view.core(), now).is_none() {
+            found.violation(format!("{} is lost without a cause", belief.name()));
+        }
     }
     let Some(watching) = belief.watching_since else { return };
     // A holder that has noticed the end does not watch any more.
@@ -210,7 +239,7 @@ fn check_end(view: &View<'_>, belief: &mut Belief, found: &mut Findings) {
         return;
     }
     if let Some(since) = belief.over_since
-        && now > since.max(watching) + timers_late_by + END_NOTICED_WITHIN
+        && now > since.max(watching).max(starved_until) + timers_late_by + END_NOTICED_WITHIN
     {
         found.violation(format!("{} does not notice the end", belief.name()));
         belief.watching_since = None;

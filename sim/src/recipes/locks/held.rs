@@ -2,37 +2,18 @@
 
 use std::sync::Arc;
 
-use docent::{Client, LockGuard, locks::CancellationToken};
+use docent::{LockGuard, locks::CancellationToken};
 
 use super::{
     belief::{Belief, Mode, Part, continued_write},
     check::Holds,
+    steps::LockStep,
 };
 use crate::{
     checks::proof::Proof,
-    recipes::common::HoldWatch,
-    world::{
-        Using, World,
-        check::Findings,
-        history::What,
-        time::{Nanos, Pid},
-    },
+    recipes::{common::HoldWatch, worker::Worker},
+    world::{Using, World, check::Findings, history::What, time::Nanos},
 };
-
-/// A hold that begins.
-pub(super) struct NewBelief<'a> {
-    pub(super) pid: Pid,
-    pub(super) worker: usize,
-    pub(super) client: &'a Client,
-    /// The locks, in the order of the paths of the guard.
-    pub(super) parts: Vec<Part>,
-    /// Holds of one owner of a process may overlap; `None`: no other hold has the owner.
-    pub(super) owner: Option<u8>,
-    pub(super) watch: HoldWatch,
-    pub(super) is_unasked: bool,
-    pub(super) is_revocable: bool,
-    pub(super) guard: LockGuard,
-}
 
 /// A guard, believed in until it is dropped or taken out.
 pub(super) struct Held {
@@ -133,10 +114,17 @@ pub(super) fn are_intruded<'a>(world: &World, mut paths: impl Iterator<Item = &'
     paths.any(|path| core.disturbances.intruded.contains(path))
 }
 
-/// Begins a belief.
-pub(super) fn believe(world: &World, new: NewBelief<'_>) -> Held {
-    let NewBelief { pid, worker, client, parts, owner, watch, .. } = new;
-    let NewBelief { is_unasked, is_revocable, guard, .. } = new;
+/// Begins a belief in a hold of a step. `parts`: the locks, in the order of the paths of the guard.
+pub(super) fn believe(
+    holder: &Worker,
+    step: &LockStep,
+    parts: Vec<Part>,
+    is_revocable: bool,
+    guard: LockGuard,
+) -> Held {
+    let LockStep { owner, watch, unasked: is_unasked, .. } = *step;
+    let (pid, worker, client) = holder.of();
+    let world = &holder.world;
     let guard = Arc::new(guard);
     let token = (watch == HoldWatch::Token).then(|| guard.cancellation_token());
     let session = guard.session_id();
@@ -164,6 +152,10 @@ pub(super) fn believe(world: &World, new: NewBelief<'_>) -> Held {
         if let Some(wrong) = holds.grant(part, token, continued.is_some()) {
             found.violation(format!("{} p{pid}.{worker}: {wrong}", part.lock));
         }
+    }
+    if !is_unasked && !guard.is_held() {
+        let text = format!("p{pid}.{worker}: {} is granted and lost at once", guard.path());
+        found.violation(text);
     }
     let is_reader = parts.iter().any(|part| part.mode == Mode::Shared);
     let belief = Belief {

@@ -8,6 +8,7 @@ mod run;
 mod steps;
 mod strict;
 mod strict_draw;
+mod waits;
 
 use std::ops::RangeInclusive;
 
@@ -64,11 +65,12 @@ impl Recipe for Locks {
             })
             .collect();
         let (deletes, revokes) = (one_in(rng, 8), one_in(rng, 4));
+        let is_counted = names.iter().any(|name| matches!(name, LockName::CountedSemaphore(_)));
         Self {
             names,
             settings,
-            // Longer than the 15 s in which a holder must notice them.
-            long_ms: if deletes || revokes { 25_000 } else { 5_000 },
+            // Longer than the 15 s in which a holder must notice them, or the time in which a raised count is.
+            long_ms: if deletes || revokes || is_counted { 25_000 } else { 5_000 },
             waits: flag(rng),
             cancels: flag(rng),
             drops: flag(rng),
@@ -163,7 +165,10 @@ impl Locks {
                 step.fresh = false;
                 step.revocable = false;
                 if self.inner && one_in(rng, 2) {
-                    step.then = (0..rng.usize(1..=2)).map(|_| self.inner(rng, &step)).collect();
+                    step.then = (0..rng.usize(1..=3)).map(|_| self.inner(rng, &step)).collect();
+                    // A reader that enters its write lock again would wait for itself.
+                    let is_same = step.then.iter().all(|inner| inner.lock == step.lock);
+                    step.then.iter_mut().for_each(|of| of.after_exit = is_same && one_in(rng, 2));
                 }
             }
             _ => {}
@@ -192,7 +197,7 @@ impl Locks {
             // A semaphore is not re-entrant.
             wait_ms = Some(rng.u64(..2_000));
         }
-        InnerLock { lock, wait_ms, end: self.end(rng) }
+        InnerLock { lock, wait_ms, end: self.end(rng), after_exit: false }
     }
 
     fn end(&self, rng: &mut Rng) -> HoldEnd {
@@ -213,12 +218,12 @@ fn has_semaphore(lock: &LockName) -> bool {
 
 fn name(rng: &mut Rng) -> LockName {
     let number = rng.u8(..2);
-    match rng.u8(..12) {
+    match rng.u8(..14) {
         0..=2 => LockName::Mutex(number),
         3 => LockName::Namespaced(number),
         4 => LockName::SemaphoreMutex(number),
         5 => LockName::Semaphore { number, leases: rng.u8(1..=3) },
-        6 => LockName::CountedSemaphore(number),
+        6 | 13 => LockName::CountedSemaphore(number),
         7..=8 => LockName::Read(0),
         9..=10 => LockName::Write(0),
         _ => {

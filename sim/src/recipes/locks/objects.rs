@@ -16,6 +16,7 @@ use super::{
     belief::{Mode, Part},
     steps::{LockName, LockSettings},
 };
+use crate::world::core::Core;
 
 /// The leases of a counted semaphore whose count no step has set.
 const FIRST_COUNT: i32 = 2;
@@ -175,6 +176,13 @@ pub(super) fn count_path(number: u8) -> String {
     format!("/count-{number}")
 }
 
+/// The number of leases of a counted semaphore with this path, as the servers have it.
+pub(super) fn count_of(core: &Core, path: &str) -> Option<usize> {
+    let (data, _) = core.ensemble().node(&path.replacen("/counted-", "/count-", 1))?;
+    let count = i32::from_be_bytes(*data.first_chunk().filter(|_| path.starts_with("/counted-"))?);
+    usize::try_from(count).ok()
+}
+
 /// The path that a lock object is made with, without its namespace.
 fn object_path(lock: &LockName) -> String {
     match lock {
@@ -216,7 +224,7 @@ impl LockName {
     pub(super) fn queue(&self) -> String {
         let path = self.parts().swap_remove(0).lock;
         match self {
-            Self::Multi(names) => names[0].queue(),
+            Self::Multi(names) => names[names.len() - 1].queue(),
             Self::SemaphoreMutex(_) | Self::Semaphore { .. } | Self::CountedSemaphore(_) => {
                 path + "/leases"
             }

@@ -7,10 +7,10 @@ use tokio::sync::Notify;
 
 use super::{
     belief::{Mode, Part},
-    held::{Held, NewBelief, are_intruded, believe},
+    held::{Held, are_intruded, believe},
     objects::{Object, Objects, count_path},
     steps::{HoldEnd, InnerLock, LockName, LockStep},
-    strict::judge_hand_over,
+    waits,
 };
 use crate::recipes::{
     common::{HoldWatch, poll_once},
@@ -33,11 +33,10 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
             mutex.make_revocable(move || revoked.notify_one());
         }
         let quantity = usize::from(step.quantity);
-        let guards = acquire(&object, lock, owner.as_ref(), step.wait_ms, quantity).await?;
+        let guards = acquire(worker, &object, lock, owner.as_ref(), step.wait_ms, quantity).await?;
         Ok::<_, Error>((object, guards))
     };
     let count = KnownCount::before(worker, lock);
-    let started = worker.world.now();
     let using = worker.world.use_paths(worker.pid, lock.paths());
     let Some(acquired) = cancelled(worker, &step, acquire).await else {
         drop(using);
@@ -49,31 +48,22 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
         Ok((_, None)) => return worker.say(format!("does not get {text} in time")),
         Err(error) => return worker.say(format!("does not get {text}: {error}")),
     };
-    if matches!(lock, LockName::Strict(_)) {
-        judge_hand_over(&worker.world, worker.pid, &lock.queue(), started);
-    }
     let hold = |guard: LockGuard, lock: &LockName, end| {
         worker.say(format!("holds {} as {}", name(lock), guard.path()));
         let mut parts = lock.parts();
         if let Some(count) = &count {
             parts[0].mode = Mode::Lease(count.largest(worker));
         }
-        let new = NewBelief {
-            pid: worker.pid,
-            worker: worker.number,
-            client: &worker.client,
-            parts,
-            owner: step.owner,
-            watch: step.watch,
-            is_unasked: step.unasked,
-            is_revocable: step.revocable && object.mutex(lock).is_some(),
-            guard,
-        };
-        (believe(&worker.world, new), end)
+        let is_revocable = step.revocable && object.mutex(lock).is_some();
+        (believe(worker, &step, parts, is_revocable, guard), end)
     };
     let mut holds: Vec<_> = guards.into_iter().map(|guard| hold(guard, lock, step.end)).collect();
     for inner in &step.then {
         let Some(owner) = &owner else { continue };
+        if inner.after_exit && holds.len() > 1 {
+            let (held, end) = holds.remove(0);
+            let_go(worker, held, end, &text).await;
+        }
         if let Some(guard) = acquire_inner(worker, &object, inner, owner, &holds).await {
             same_token(worker, &holds[0].0, &guard).await;
             holds.push(hold(guard, &inner.lock, inner.end));
@@ -134,6 +124,7 @@ async fn cancelled<F: Future>(worker: &Worker, step: &LockStep, acquire: F) -> O
 }
 
 async fn acquire(
+    worker: &Worker,
     object: &Object,
     name: &LockName,
     owner: Option<&Owner>,
@@ -141,6 +132,20 @@ async fn acquire(
     quantity: usize,
 ) -> Result<Option<Vec<LockGuard>>, Error> {
     let wait = wait_ms.map(Duration::from_millis);
+    // Several leases, and several locks, are acquired one after the other.
+    let parts = name.parts().into_iter().cycle().take(name.parts().len() * quantity.max(1));
+    let _waiting = waits::begin(&worker.world, worker.pid, parts.collect());
+    let acquire = acquire_within(object, name, owner, wait, quantity);
+    worker.limited("an acquire", wait, acquire).await
+}
+
+async fn acquire_within(
+    object: &Object,
+    name: &LockName,
+    owner: Option<&Owner>,
+    wait: Option<Duration>,
+    quantity: usize,
+) -> Result<Option<Vec<LockGuard>>, Error> {
     if let Object::Semaphore(semaphore) = object {
         return match (quantity, wait) {
             (0 | 1, None) => semaphore.acquire().await.map(|lease| Some(vec![lease])),
@@ -174,7 +179,7 @@ async fn acquire_inner(
     // Another worker with this owner may write.
     let writes = holds[0].0.owner_writes();
     let using = worker.world.use_paths(worker.pid, inner.lock.paths());
-    let acquired = acquire(object, &inner.lock, Some(owner), inner.wait_ms, 0).await;
+    let acquired = acquire(worker, object, &inner.lock, Some(owner), inner.wait_ms, 0).await;
     drop(using);
     match acquired {
         Ok(guards) => {
@@ -236,7 +241,8 @@ async fn write(worker: &Worker, held: &Held, register: &str, is_ordered: bool) {
     };
     judge_token(worker, held, token);
     let guards = guard.paths().count();
-    let written = (register, guard.path(), token);
+    let paths = guard.paths().collect::<Vec<_>>().join(" ");
+    let written = (register, &*paths, token);
     worker.write_guarded(written, is_ordered, guards, || guard.guarded()).await;
 }
 

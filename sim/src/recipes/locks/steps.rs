@@ -92,6 +92,9 @@ pub struct InnerLock {
     pub wait_ms: Option<u64>,
     /// How it is let go.
     pub end: HoldEnd,
+    /// Whether the owner lets its first hold go before, if it has another one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub after_exit: bool,
 }
 
 /// A lock, by its kind and number: locks of equal names are one lock.

@@ -6,19 +6,12 @@ use super::belief::Belief;
 use crate::{
     checks::proof::{PROVEN_DRIFT_PPM, work_until},
     world::{
-        World,
         check::View,
         core::Core,
         history::What,
-        time::{Nanos, Pid, SECOND},
+        time::{Nanos, Pid},
     },
 };
-
-/// The longest time without faults from a release, or the begin of an acquire, to the grant of a free lock.
-const HAND_OVER_WITHIN: Nanos = 3 * SECOND;
-
-/// The longest effect of faults after the peace: sessions end, and clients notice dead connections.
-const EFFECTS_OF_FAULTS: Nanos = 30 * SECOND;
 
 /// The holds of strict mutexes that no release has ended, by lock and number.
 #[derive(Default)]
@@ -50,7 +43,7 @@ impl StrictHolds {
         let left = until.duration_since(belief.client.now());
         let left = u128::from(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
         let core = view.core();
-        let rate = u128::try_from(1_000_000 + core.process(belief.pid).drift_ppm);
+        let rate = u128::try_from(1_000_000 + core.process(belief.pid).drift_ppm());
         let left = left * 1_000_000 / rate.unwrap_or(1_000_000);
         let until = now + u64::try_from(left).unwrap_or(u64::MAX - now);
         let of_lock = self.0.entry(lock.clone()).or_default();
@@ -59,7 +52,7 @@ impl StrictHolds {
         let other = of_lock.values().find(|other| is_new && other.until > now).map(|other| {
             let text = format!("{} begins within the hold of {}", hold.name, other.name);
             if is_beyond_drift(&core, other.pid) || is_beyond_drift(&core, belief.pid) {
-                What::Counted(format!("{text} (a clock beyond 1 %)"))
+                What::Counted { excuse: BEYOND_DRIFT, text }
             } else {
                 What::Violation(text)
             }
@@ -69,32 +62,17 @@ impl StrictHolds {
     }
 }
 
+/// The excuse of a hold by a clock that no bound allows for.
+pub(super) const BEYOND_DRIFT: &str = "a clock beyond 1 %";
+
 /// Whether the clock of a process is so wrong that no bound allows for it.
 pub(super) fn is_beyond_drift(core: &Core, pid: Pid) -> bool {
-    core.process(pid).drift_ppm.abs() > PROVEN_DRIFT_PPM
+    let (least, greatest) = core.process(pid).drifts_ppm;
+    least < -PROVEN_DRIFT_PPM || greatest > PROVEN_DRIFT_PPM
 }
 
-/// Judges an acquire of a strict mutex that began at `started`: a lock that its last holder has released is granted
-/// at once.
-pub(super) fn judge_hand_over(world: &World, pid: Pid, lock: &str, started: Nanos) {
-    let now = world.now();
-    let core = world.core();
-    // Two processes with one session take it from each other for ever, and the grant of a lock with it.
-    let is_shared = core.processes.iter().any(|process| process.resumed.is_some());
-    if is_shared || started < core.disturbances.peace_at + EFFECTS_OF_FAULTS {
-        return;
-    }
-    // The last change is the grant.
-    let before = core.servers.truth.of(lock).rev().nth(1);
-    let released = before.and_then(|change| {
-        let (data, _) = change.change.node.as_ref()?;
-        String::from_utf8_lossy(data).contains(" free ").then_some(change.at)
-    });
-    drop(core);
-    if let Some(released) = released
-        && now > released.max(started) + HAND_OVER_WITHIN
-    {
-        let text = format!("{lock}: p{pid} waits although it was released");
-        world.record(What::Violation(text));
-    }
+/// Whether the last holder of a strict mutex has released it.
+pub(super) fn is_released(core: &Core, lock: &str) -> bool {
+    let record = core.ensemble().node(lock).map(|(data, _)| data).unwrap_or_default();
+    String::from_utf8_lossy(&record).contains(" free ")
 }

@@ -15,9 +15,9 @@ use crate::{
     },
 };
 
-/// Makes all locks of one in eight plans strict. Their clocks differ by as much as the proof allows.
+/// Makes all locks of one in six plans strict. Their clocks differ by as much as the proof allows.
 pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
-    if !one_in(rng, 8) {
+    if !one_in(rng, 6) {
         return;
     }
     let locks = pick(rng, &[1, 1, 2]);
@@ -29,8 +29,7 @@ pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
     }
     // Where a process resumes a session, a fault ends the one before.
     let resumes = plan.processes.iter().any(|process| process.resumes.is_some());
-    let is_calm = one_in(rng, 4) && !resumes;
-    let is_at_claims = one_in(rng, 2) && !is_calm && !resumes;
+    let is_at_claims = !one_in(rng, 3) && !resumes;
     // Holds that last beyond the end of a session, and waits that last beyond the claim of a lost holder.
     let is_long = one_in(rng, 2);
     let is_fast = one_in(rng, 2);
@@ -56,26 +55,10 @@ pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
             }
         }
     }
-    if is_calm {
-        // Most of the run is calm: releases are handed over at once.
-        plan.peace_at_ms = plan.peace_at_ms.min(2_000);
-        let peace_at_ms = plan.peace_at_ms;
-        plan.faults.retain(|fault| fault.at_ms < peace_at_ms);
-        // Clients of other recipes may be detached, and then leave their lock node for a while.
-        for number in plan.holders() {
-            let process = &mut plan.processes[number];
-            process.starts_at_ms = process.starts_at_ms.min(1_000);
-            process.workers.iter_mut().for_each(|steps| steps.push(Step::Sleep { ms: 35_000 }));
-            for number in 0..3 {
-                let (lock, hold_ms) = (LockName::Strict(0), number * 150);
-                let step = LockStep { lock, hold_ms, writes: 1, ..LockStep::default() };
-                let step = Step::from(Locking::Lock(step));
-                process.workers.iter_mut().for_each(|steps| steps.push(step.clone()));
-            }
-        }
-    } else if is_at_claims {
+    if is_at_claims {
         // Two contenders that notice nothing while they hold the lock.
         let contenders: Vec<_> = plan.holders().into_iter().take(2).collect();
+        let holds_ms = if one_in(rng, 3) { 8_000..30_000 } else { 3_000..8_000 };
         for (number, process) in plan.processes.iter_mut().enumerate() {
             let lock = |hold_ms| {
                 let (lock, watch) = (LockName::Strict(0), HoldWatch::Nothing);
@@ -83,12 +66,17 @@ pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
                 Locking::Lock(step).into()
             };
             process.workers = if contenders.contains(&number) {
-                vec![(0..4).map(|_| lock(rng.u64(8_000..30_000))).collect()]
+                vec![(0..6).map(|_| lock(rng.u64(holds_ms.clone()))).collect()]
             } else {
                 Vec::new()
             };
             process.starts_at_ms = process.starts_at_ms.min(1_000);
             process.client.session_timeout_ms = pick(rng, &[2_000, 4_000]);
+        }
+        // Half of them differ by as much as the proof allows.
+        if let (&[slow, fast], true) = (&*contenders, one_in(rng, 2)) {
+            plan.processes[slow].drift_ppm = -10_000;
+            plan.processes[fast].drift_ppm = 10_000;
         }
         sequences::at_the_end_of_claims(plan, rng, &contenders);
     }

@@ -6,25 +6,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use docent::{
-    Client, Error, Events, GroupMember, PersistentNode, PersistentTtlNode, Stat, nodes::NodeEvent,
+    Error, Events, GroupMember, PersistentNode, PersistentTtlNode, Stat, nodes::NodeEvent,
 };
 
 use crate::{
     checks::{
         REQUEST_ARRIVES_WITHIN,
-        owners::{Closed, Closing, Owned, WrongSince},
+        owners::{Open, Owned, OwnerCheck, Owners, Owning},
     },
     recipes::common::now_or_never,
     world::{
-        Using, World,
         check::{Check, Findings, Leftovers, View},
         process::Death,
-        time::{Nanos, Pid, SECOND},
+        time::{Nanos, Pid},
     },
 };
-
-/// The interval at which open objects are checked.
-const LOOKS_EVERY: Nanos = SECOND;
 
 /// An object that keeps a node.
 #[derive(Clone)]
@@ -78,37 +74,30 @@ impl Keeper {
     }
 }
 
-/// An object that begins to keep a node.
-pub(super) struct NewKeeping<'a> {
-    pub(super) pid: Pid,
-    pub(super) worker: usize,
-    pub(super) client: &'a Client,
-    /// The name in its data, which no other object has.
-    pub(super) id: &'a str,
-    pub(super) path: &'a str,
+/// An object that keeps a node.
+pub(super) struct Kept {
+    pub(super) path: String,
     pub(super) keeper: Keeper,
     /// Whether the node's path is not known in advance.
     pub(super) is_renamed: bool,
-    /// Whether there can be no node.
-    pub(super) is_impossible: bool,
-}
-
-/// An object that has not been closed.
-struct Open {
-    pid: Pid,
-    worker: usize,
-    client: Client,
-    path: String,
-    keeper: Keeper,
-    is_renamed: bool,
-    is_impossible: bool,
-    /// The number of the data that it wants to write, and when they were set.
-    wanted: (u64, Nanos),
+    /// The number of the data that it wants to write.
+    wanted: u64,
     known: Known,
     /// Whether its data were known to be written when last looked at.
     is_written: bool,
-    /// The start of the time without a node, or with older data.
-    wrong_since: WrongSince,
+}
+
+impl Kept {
+    /// An object whose first data have the number 1.
+    pub(super) fn new(path: &str, keeper: Keeper, is_renamed: bool) -> Self {
+        let known = match keeper {
+            Keeper::Node(_) => Some(Own::default()),
+            Keeper::Member(_) => Some(Own { sessions: Some(BTreeSet::new()), ..Own::default() }),
+            Keeper::Ttl(_) => None,
+        };
+        let path = path.to_owned();
+        Self { path, keeper, is_renamed, wanted: 1, known, is_written: false }
+    }
 }
 
 /// The nodes that an object takes for its own; `None` if it does not say.
@@ -126,9 +115,8 @@ struct Own {
 
 /// All kept nodes.
 #[derive(Default)]
-pub(super) struct Kept {
-    open: BTreeMap<String, Open>,
-    closed: Closed,
+pub(super) struct AllKept {
+    owners: Owners<Kept>,
     /// The nodes that closed objects took for their own.
     known_of_closed: BTreeMap<String, (Pid, Known)>,
     /// The nodes on the servers: the object that has written each, its data, and the session that owns it. The object is
@@ -139,13 +127,12 @@ pub(super) struct Kept {
     /// The last change of a node below each group.
     pub(super) changed: BTreeMap<String, Nanos>,
     seen: usize,
-    next_look: Nanos,
 }
 
-impl Kept {
+impl AllKept {
     fn known(&mut self, id: &str) -> Option<(Pid, &mut Own)> {
-        let (pid, known) = match self.open.get_mut(id) {
-            Some(open) => (open.pid, &mut open.known),
+        let (pid, known) = match self.owners.open.get_mut(id) {
+            Some(open) => (open.pid, &mut open.of.known),
             None => self.known_of_closed.get_mut(id).map(|(pid, known)| (*pid, known))?,
         };
         Some((pid, known.as_mut()?))
@@ -178,49 +165,17 @@ impl Kept {
 }
 
 /// An object that keeps a node, compared with the servers' data until this is dropped.
-pub(super) struct Keeping {
-    world: World,
-    pid: Pid,
-    id: String,
-    leaves: bool,
-    _using: Using,
-}
+pub(super) type Keeping = Owning<AllKept>;
 
 impl Keeping {
     /// Its data are about to be set to this.
-    pub(super) fn next_data(&self) -> Bytes {
-        let now = self.world.now();
-        let mut kept = self.world.check::<Kept>();
-        let Some(open) = kept.open.get_mut(&self.id) else { return Bytes::new() };
-        open.wanted = (open.wanted.0 + 1, now);
-        open.is_written = false;
-        data(&self.id, open.wanted.0)
-    }
-
-    /// Its close begins.
-    pub(super) fn close(&self) {
-        let at = self.world.now();
-        let mut kept = self.world.check::<Kept>();
-        let gone = kept.open.remove(&self.id);
-        if let Some(open) = &gone {
-            let known = (self.pid, open.known.clone());
-            kept.known_of_closed.insert(self.id.clone(), known);
-            let closing = Closing { pid: self.pid, at, leaves: self.leaves, sessions: None };
-            kept.closed.begin(&self.id, closing);
-        }
-        drop(kept);
-        drop(gone);
-    }
-
-    /// Its close has returned without an error.
-    pub(super) fn is_closed(&self, session: Option<i64>) {
-        self.world.check::<Kept>().closed.returned(&self.id, session);
-    }
-}
-
-impl Drop for Keeping {
-    fn drop(&mut self) {
-        self.close();
+    pub(super) fn next_data(&self, now: Nanos) -> Bytes {
+        let next = self.with(|open| {
+            (open.of.wanted, open.wanted_at) = (open.of.wanted + 1, now);
+            open.of.is_written = false;
+            data(&self.id, open.of.wanted)
+        });
+        next.unwrap_or_default()
     }
 }
 
@@ -229,79 +184,52 @@ pub(super) fn data(id: &str, number: u64) -> Bytes {
     format!("{id}={number}").into()
 }
 
-/// Begins to compare a kept node with the servers' data. Its first data have the number 1.
-pub(super) fn keep(world: &World, new: NewKeeping<'_>, leaves: bool) -> Keeping {
-    let NewKeeping { pid, worker, client, id, path, keeper, is_renamed, is_impossible } = new;
-    // The names of sequential and protected nodes differ; the parent has only kept nodes below it.
-    let parent = path.rsplit_once('/').map_or(path, |(parent, _)| parent);
-    let using = world.use_path(pid, if is_renamed { parent } else { path });
-    let known = match keeper {
-        Keeper::Node(_) => Some(Own::default()),
-        Keeper::Member(_) => Some(Own { sessions: Some(BTreeSet::new()), ..Own::default() }),
-        Keeper::Ttl(_) => None,
-    };
-    let open = Open {
-        pid,
-        worker,
-        client: client.clone(),
-        path: path.to_owned(),
-        keeper,
-        is_renamed,
-        is_impossible,
-        wanted: (1, world.now()),
-        known,
-        is_written: false,
-        wrong_since: WrongSince::default(),
-    };
-    world.check::<Kept>().open.insert(id.to_owned(), open);
-    Keeping { world: world.clone(), pid, id: id.to_owned(), leaves, _using: using }
+impl OwnerCheck for AllKept {
+    type Object = Kept;
+
+    fn owners(&mut self) -> &mut Owners<Kept> {
+        &mut self.owners
+    }
+
+    fn closes(&mut self, id: &str, open: &Open<Kept>) -> Option<BTreeSet<i64>> {
+        self.known_of_closed.insert(id.to_owned(), (open.pid, open.of.known.clone()));
+        None
+    }
 }
 
-impl Check for Kept {
+impl Check for AllKept {
     fn look(&mut self, view: &View<'_>, found: &mut Findings) {
         self.follow(view, found);
-        let now = view.now;
-        for open in self.open.values_mut().filter(|open| view.is_running(open.pid)) {
-            open.is_written = open.keeper.is_written() == Some(true);
-            if let Some(known) = &mut open.known {
-                known.nodes.extend(open.keeper.czxid());
+        for open in self.owners.open.values_mut().filter(|open| view.is_running(open.pid)) {
+            open.of.is_written = open.of.keeper.is_written() == Some(true);
+            if let Some(known) = &mut open.of.known {
+                known.nodes.extend(open.of.keeper.czxid());
                 if let Some(sessions) = &mut known.sessions {
                     sessions.extend(open.client.session_token().map(|token| token.session_id()));
                 }
             }
         }
-        if now < self.next_look {
-            return;
-        }
-        self.next_look = now + LOOKS_EVERY;
-        let core = view.core();
-        for (id, open) in self.open.iter_mut().filter(|(_, open)| !open.is_impossible) {
-            let mut ours = self.nodes.values().filter(|(other, ..)| other == id);
-            let is_taken = !open.is_renamed && self.nodes.contains_key(&open.path);
+        let nodes = &self.nodes;
+        self.owners.judge(view, found, |id, of| {
+            let mut ours = nodes.values().filter(|(other, ..)| other == id);
+            let is_taken = !of.is_renamed && nodes.contains_key(&of.path);
             let wrong = match (ours.next(), ours.next()) {
-                (None, _) if is_taken => None,
-                (None, _) => Some("is not there"),
-                (_, Some(_)) => Some("is there twice"),
-                (Some((_, found, _)), None) if *found == data(id, open.wanted.0) => None,
-                _ => Some("has older data"),
+                (None, _) if is_taken => return None,
+                (None, _) => "is not there",
+                (_, Some(_)) => "is there twice",
+                (Some((_, found, _)), None) if *found == data(id, of.wanted) => return None,
+                _ => "has older data",
             };
-            let (of, wanted_at) = ((open.pid, &open.client), open.wanted.1);
-            let is_overdue =
-                open.wrong_since.is_overdue(&core, now, of, wanted_at, wrong.is_some());
-            if let Some(wrong) = wrong.filter(|_| is_overdue) {
-                let text = format!("{} of p{}.{} ({id}) {wrong}", open.path, open.pid, open.worker);
-                found.violation(text);
-                open.is_impossible = true;
-            }
-        }
+            Some((of.path.clone(), wrong))
+        });
     }
 
     fn process_ends(&mut self, pid: Pid, _death: Death) -> Leftovers {
-        Box::new(self.open.extract_if(.., |_, open| open.pid == pid).collect::<Vec<_>>())
+        self.owners.process_ends(pid)
     }
 }
 
-impl Kept {
+impl AllKept {
     /// Looks at the changes of all nodes.
     fn follow(&mut self, view: &View<'_>, found: &mut Findings) {
         let (now, core) = (view.now, view.core());
@@ -325,7 +253,7 @@ impl Kept {
                 continue;
             }
             if stat.version == 0 {
-                self.closed.judge_create(&core, now, id, path, found);
+                self.owners.closed.judge_create(&core, now, id, path, found);
                 self.created.insert(path.clone(), now);
                 self.note_created(id, stat.czxid);
             }
@@ -340,14 +268,14 @@ impl Kept {
                 if is_late {
                     found.violation(text);
                 } else {
-                    found.counted(text);
+                    found.counted("a write in flight to another's node", text);
                 }
             }
             let node = (writer, data.clone(), stat.ephemeral_owner);
             let before = self.nodes.insert(path.clone(), node);
             if stat.version > 0
                 && before.is_some_and(|(_, before, _)| before == *data)
-                && self.open.get(id).is_some_and(|open| open.is_written)
+                && self.owners.open.get(id).is_some_and(|open| open.of.is_written)
             {
                 let text = format!("{path} of {id}: written again without a change");
                 found.violation(text);
@@ -356,7 +284,7 @@ impl Kept {
         self.seen = changes.len();
         for (path, (id, _, owner)) in &self.nodes {
             let node = Owned { path, owner: *owner, is_creator: true };
-            self.closed.judge_node(&core, now, id, &node, found);
+            self.owners.closed.judge_node(&core, now, id, &node, found);
         }
     }
 }

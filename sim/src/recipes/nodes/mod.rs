@@ -87,7 +87,7 @@ impl Recipe for Nodes {
     }
 
     fn checks(checks: Checks) -> Checks {
-        checks.with(check::Kept::default())
+        checks.with(check::AllKept::default())
     }
 }
 

@@ -8,7 +8,7 @@ use docent::{
 use docent_testing::server::Version;
 
 use super::{
-    check::{self, Keeper, Keeping, Kept, NewKeeping, data},
+    check::{AllKept, Keeper, Keeping, Kept, data},
     steps::{KeepMode, KeepStep},
 };
 use crate::{
@@ -50,7 +50,7 @@ pub(crate) async fn run(worker: &Worker, step: &KeepStep) {
                     .map(Keeper::Ttl)
             }
             _ => {
-                worker.world.check::<Kept>().changed.entry(GROUP.to_owned()).or_default();
+                worker.world.check::<AllKept>().changed.entry(GROUP.to_owned()).or_default();
                 let (member, options) = (step.node.to_string(), step.retry.lock_options());
                 GroupMember::join_with(&worker.client, GROUP, &member, first, options)
                     .map(|member| Keeper::Member(Box::new(member)))
@@ -60,20 +60,12 @@ pub(crate) async fn run(worker: &Worker, step: &KeepStep) {
     let Some(keeper) = worker.accepted(&path, made) else { return };
     let has_ttl = matches!(step.mode, KeepMode::Ttl(_) | KeepMode::Touched(_));
     let lacks_ttl = has_ttl && worker.world.core().servers.version == Version::V3_4;
-    let keeping = check::keep(
-        &worker.world,
-        NewKeeping {
-            pid: worker.pid,
-            worker: worker.number,
-            client: &worker.client,
-            id: &id,
-            path: &path,
-            keeper: keeper.clone(),
-            is_renamed,
-            is_impossible: step.without_parents || lacks_ttl,
-        },
-        matches!(step.mode, KeepMode::Touched(_)),
-    );
+    // The names of sequential and protected nodes differ; the parent has only kept nodes below it.
+    let used = if is_renamed { parent } else { &path };
+    let leaves = matches!(step.mode, KeepMode::Touched(_));
+    let judged = (leaves, !step.without_parents && !lacks_ttl);
+    let kept = Kept::new(&path, keeper.clone(), is_renamed);
+    let keeping = Keeping::begin(&worker.world, worker.of(), (&id, used), judged, kept);
     let mut events = keeper.events();
     let heard = async {
         let mut is_lost = false;
@@ -98,7 +90,7 @@ pub(crate) async fn run(worker: &Worker, step: &KeepStep) {
         }
         for _ in 0..step.sets {
             worker.sleep(pause).await;
-            keeper.set_data(keeping.next_data());
+            keeper.set_data(keeping.next_data(worker.world.now()));
         }
         worker.sleep(pause).await;
         if let Keeper::Member(member) = &keeper {
@@ -114,12 +106,12 @@ pub(crate) async fn run(worker: &Worker, step: &KeepStep) {
         worker.say(format!("{id} stays"));
         return worker.keep((keeper, keeping));
     }
+    keeping.close(leaves);
     close(worker, step.end, &id, keeper, &keeping).await;
 }
 
 async fn close(worker: &Worker, end: CloseKind, id: &str, keeper: Keeper, keeping: &Keeping) {
     let session = worker.session_id();
-    keeping.close();
     if end == CloseKind::Drop {
         drop(keeper);
         return worker.say(format!("{id} is dropped"));
@@ -153,7 +145,7 @@ async fn judge_group(worker: &Worker, member: &GroupMember) {
     };
     let now = worker.world.now();
     let peace_at = worker.world.core().disturbances.peace_at;
-    let kept = worker.world.check::<Kept>();
+    let kept = worker.world.check::<AllKept>();
     let changed = kept.changed.get(GROUP).copied().unwrap_or_default();
     let mut servers = kept.children(GROUP);
     drop(kept);

@@ -89,7 +89,7 @@ impl Recipe for Registers {
             };
             let has_registers_only =
                 plan.processes[process].workers.iter().flatten().all(is_of_registers);
-            if !has_registers_only || !one_in(rng, 3) {
+            if !has_registers_only || plan.peace_at_ms < 2_000 || !one_in(rng, 3) {
                 continue;
             }
             let holders: Vec<_> = holders.iter().copied().filter(|of| *of < process).collect();

@@ -1,0 +1,67 @@
+//! Causes: a hold, a leadership or a connection ends only for a reason that this file names.
+
+use docent::Client;
+
+use crate::world::{
+    core::Core,
+    time::{Nanos, Pid},
+};
+
+/// The longest time from the moment in which a lock, an election or a barrier is free to its grant, once no fault has an
+/// effect any more. A contender whose nodes were deleted pauses for up to 5 s.
+pub(crate) const GRANTED_WITHIN: Nanos = 8 * crate::world::time::SECOND;
+
+/// Why a hold or a leadership of a process has ended, if its holder has not given it up. `paths`: its nodes, and the nodes that
+/// it depends on. `None`: it was lost for nothing.
+pub(crate) fn of_end<'a>(
+    core: &Core,
+    now: Nanos,
+    (pid, client): (Pid, &Client),
+    session: i64,
+    paths: impl IntoIterator<Item = &'a str>,
+) -> Option<&'static str> {
+    if !core.is_settled(pid, now) {
+        return Some("a fault");
+    }
+    of_deletion(core, (pid, client), session, paths)
+}
+
+/// Why the node of a hold is gone although its session is open.
+pub(crate) fn of_deletion<'a>(
+    core: &Core,
+    (pid, client): (Pid, &Client),
+    session: i64,
+    paths: impl IntoIterator<Item = &'a str>,
+) -> Option<&'static str> {
+    let mut paths = paths.into_iter();
+    let resumed = |of: &crate::world::process::Process| of.resumed == Some(session);
+    if client.ended().is_some() || core.process(pid).is_closing {
+        Some("the client has ended")
+    } else if paths.any(|path| core.disturbances.intruded.contains(path)) {
+        Some("another client")
+    } else if core.processes.iter().any(resumed) {
+        Some("another client of the session")
+    } else {
+        None
+    }
+}
+
+/// Whether all nodes of a queue belong to sessions of these processes: no session that is about to end is in their way.
+pub(crate) fn is_queue_of(
+    core: &Core,
+    queue: &str,
+    mut pids: impl Iterator<Item = Pid> + Clone,
+) -> bool {
+    let mut paths = core.ensemble().child_paths(queue);
+    while let Some(path) = paths.pop() {
+        let owner = core.ensemble().node(&path).map_or(0, |(_, stat)| stat.ephemeral_owner);
+        let is_ours = || pids.clone().any(|pid| core.process(pid).session == Some(owner));
+        if owner > 0 && !is_ours() {
+            return false;
+        }
+        if owner <= 0 {
+            paths.extend(core.ensemble().child_paths(&path));
+        }
+    }
+    pids.next().is_some()
+}
