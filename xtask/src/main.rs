@@ -7,6 +7,7 @@ mod check;
 mod compose;
 mod debian;
 mod deny;
+mod faults;
 mod guide;
 mod mutants;
 mod packages;
@@ -38,6 +39,9 @@ usage: cargo xtask COMMAND
   package                   build each published crate from its own archive
   mutants [FILES]           test the tests: run them against changed files, by default those of the
                             core (hours); installs cargo-mutants; exceptions in .cargo/mutants.toml
+  faults [--seeds N] [--no-tests] [NAME...]
+                            plant each fault of sim/faults into a copy, and count which the simulator
+                            and the tests find (an hour)
   sim [OPTIONS]             simulate clients, servers and faults in virtual time (docs/SIMULATION.md);
                             without options seeds 1..2000; --help lists the options
   chaos [--minutes N] [--seed S] [--members 3|5] [--report DIR] [--plan]
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
         Some(("chaos", rest)) => chaos::run(rest),
         Some(("bench-locks", rest)) => bench::run_locks(rest),
         Some(("check", [])) => check::run(),
+        Some(("faults", rest)) => faults::run(rest),
         Some(("guide", rest)) => guide::run(rest),
         Some(("package", [])) => check::package(),
         Some(("mutants", rest)) => mutants::run(rest),

@@ -67,6 +67,9 @@ struct Arguments {
     /// Print the history of each seed
     #[arg(long)]
     trace: bool,
+    /// Stop behind the first seed that breaks a rule
+    #[arg(long, conflicts_with_all = ["shrink", "plants", "list_plants", "judge"])]
+    until_broken: bool,
     /// Print requests, replies and events too
     #[arg(long, requires = "trace")]
     frames: bool,
@@ -181,6 +184,9 @@ fn simulate(arguments: &Arguments) -> Result<ExitCode, String> {
                 }
             }
         });
+        if arguments.until_broken && outcome.history.violations().next().is_some() {
+            return ControlFlow::Break(());
+        }
         ControlFlow::Continue(())
     });
     progress.finish_and_clear();
