@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use crate::support::{TemporaryFile, run};
 
-// Case (Contracts of docent conform): a ZooKeeper conforms, and the report has each case.
 #[tokio::test]
 async fn a_server_conforms() {
     let (server, json) = (server(), TemporaryFile::new());

@@ -73,14 +73,16 @@ fn the_machine_needs_no_runtime() {
     assert_eq!(without_tokio, set(&["bytes", "docent-protocol", "memchr", "nom"]));
 }
 
-/// The embedded server is independent evidence, because it cannot see the client's types.
+/// The embedded server and the cases of `docent conform` are independent evidence: they cannot see the client's types.
 #[test]
-fn testing_knows_the_protocol_only() {
-    let ours: BTreeSet<_> = dependencies("docent-testing", &[])
-        .into_iter()
-        .filter(|name| name.starts_with("docent"))
-        .collect();
-    assert_eq!(ours, set(&["docent-protocol"]));
+fn testing_and_conform_know_the_protocol_only() {
+    for package in ["docent-testing", "docent-conform"] {
+        let ours: BTreeSet<_> = dependencies(package, &[])
+            .into_iter()
+            .filter(|name| name.starts_with("docent"))
+            .collect();
+        assert_eq!(ours, set(&["docent-protocol"]), "{package}");
+    }
 }
 
 /// An embedder pays for tokio and little else.

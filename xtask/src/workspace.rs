@@ -8,8 +8,9 @@ use std::process::{Command, Stdio};
 use crate::Result;
 
 /// The library crates that are published and need no C headers to build.
-pub const LIBRARIES: [&str; 6] = [
+pub const LIBRARIES: [&str; 7] = [
     "docent",
+    "docent-conform",
     "docent-discovery",
     "docent-protocol",
     "docent-recipes",
