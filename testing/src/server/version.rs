@@ -213,7 +213,7 @@ impl Version {
 
     /// Whether the version allows a character in node names that others reject.
     pub(crate) const fn allows_in_names(self, character: char) -> bool {
-        matches!((self, character), (Self::V3_4, '\u{7F}' | '\u{F8FF}'))
+        matches!((self, character), (Self::V3_4, '\u{1F}' | '\u{7F}' | '\u{F8FF}'))
     }
 }
 
