@@ -191,13 +191,22 @@ impl Server {
                 self.kill()?;
                 return Ok(false);
             }
-            if self.four_letter_word("ruok").is_ok_and(|reply| reply == "imok") {
+            // Another server may have a fixed port, so a reply alone is not enough.
+            if self.four_letter_word("ruok").is_ok_and(|reply| reply == "imok")
+                && self.has_our_directory()
+            {
                 return Ok(true);
             }
             thread::sleep(POLL_INTERVAL);
         }
         self.kill()?;
         Err(format!("no reply within {START_TIMEOUT:?}; {}", self.end_of_log()).into())
+    }
+
+    /// Whether the server that replies uses the directory of this one.
+    fn has_our_directory(&self) -> bool {
+        let name = self.directory().file_name().unwrap_or_default().to_string_lossy();
+        self.four_letter_word("conf").is_ok_and(|configuration| configuration.contains(&*name))
     }
 
     pub(crate) fn end_of_log(&self) -> String {
