@@ -6,7 +6,7 @@
 //! | `measured` | when and where it was measured |
 //! | `version SERVER` | the version of the installed server |
 //! | `speed CELL.FIELD ...` | a row for each service: the medians of these fields, see [`Values::speed`] |
-//! | `faults FAULT` | a table with a row for each service that the fault applies to |
+//! | `faults FAULT` | a row for each service that the fault applies to |
 //! | `late`, `token`, `next` or `after`, of `FAULT SERVICE` | one value of such a row |
 //! | `cycle`, `waiting` or `overtakes`, of `SERVICE` | one value of its speed |
 
@@ -65,7 +65,7 @@ impl Values {
             ["measured"] => return Ok(self.measured()),
             ["version", server] => return version(server),
             ["speed", columns @ ..] => return Ok(self.speed_rows(columns)),
-            ["faults", fault] => return self.fault_table(fault),
+            ["faults", fault] => return self.fault_rows(fault),
             ["late", fault, service] => self.share(fault, service, "violations"),
             ["token", fault, service] => self.share(fault, service, "violations_despite_token"),
             ["next", fault, service] => self.share(fault, service, "next_acquired"),
@@ -143,16 +143,11 @@ impl Values {
         (!values.is_empty()).then(|| median(&values))
     }
 
-    fn fault_table(&self, name: &str) -> Result<String> {
+    fn fault_rows(&self, name: &str) -> Result<String> {
         let fault = FAULTS.iter().find(|fault| fault.name == name);
         let fault = fault.ok_or_else(|| format!("no fault {name:?}"))?;
         let services = ENTRIES.iter().filter(|service| (fault.services)(service));
-        let rows: String = services.map(|service| self.fault_row(name, service.name)).collect();
-        Ok(format!(
-            "| service | rounds | late writes, % | with the token, % | wrong \"yes\", % | holder read \"no\", % | \
-             next acquired, % | after, ms: median | longest | each run |\n\
-             |---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n{rows}"
-        ))
+        Ok(services.map(|service| self.fault_row(name, service.name)).collect())
     }
 
     fn fault_row(&self, fault: &str, service: &str) -> String {
@@ -161,24 +156,18 @@ impl Values {
         let Some(last) = valid.last() else {
             let error = runs.last().and_then(|line| line["error"].as_str());
             let error = error.unwrap_or("not measured").lines().next().unwrap_or_default();
-            return format!("| {service} | {error} | | | | | | | | |\n");
+            return format!("| {fault} | {service} | {error} | | | | |\n");
         };
-        let rounds: f64 = valid.iter().filter_map(|line| line["rounds"].as_f64()).sum();
         let share = |field| self.share(fault, service, field);
         let values = [
-            number(Some(rounds)),
             number(share("violations")),
             // A service without tokens has no such value.
             share("violations_despite_token").map_or("none".into(), |share| number(Some(share))),
             number(share("wrong_answers")),
-            number(share("said_lost")),
             number(share("next_acquired")),
             number(last["next_after_ms"].as_f64().filter(|_| last["next_acquired"] != 0)),
-            number(last["next_after_max_ms"].as_f64()),
         ];
-        let each = valid.iter().map(|run| format!("{} of {}", run["violations"], run["rounds"]));
-        let each: Vec<_> = each.collect();
-        format!("| {service} | {} | {} |\n", values.join(" | "), each.join(", "))
+        format!("| {fault} | {service} | {} |\n", values.join(" | "))
     }
 
     /// The runs of a cell, the latest last.
