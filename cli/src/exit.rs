@@ -227,7 +227,7 @@ mod tests {
 
     // Case (Found in docent itself): errors of missing nodes, existing ones and `decode` suggested
     // nothing; that of wrong credentials suggested to authenticate.
-    // Also: `an_acl_error_suggests_credentials`, `invalid_input_is_reported_in_one_line`.
+    // Also: `an_acl_error_suggests_credentials`, `each_transcript_is_what_the_program_prints`.
     #[test]
     fn every_error_suggests_a_remedy() {
         let kinds = ErrorCode::NAMED.iter().filter_map(|code| ErrorKind::from_code(*code)).chain([
