@@ -117,7 +117,7 @@ mod tests {
     /// ZOOKEEPER-4565, ZOOKEEPER-4742.
     // Case (Pitfalls of the wire, 40): chroots.
     // Also: `a_chroot_is_in_front_of_every_path`, `a_chroot_holds_inside_a_transaction`,
-    // `events_have_the_client_s_path`.
+    // `a_recursive_watch_reports_all_below`.
     #[test]
     fn only_whole_components_are_taken_off() {
         let chroot = Chroot::new(Some("/zoo"));

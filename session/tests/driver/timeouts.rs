@@ -1,10 +1,6 @@
 //! Limits of the time of one call: each kind of future, its outcome, and what is left of it.
 
-use std::time::Duration;
-
-use docent_protocol::{AddWatchMode, CreateMode, ErrorCode, EventType, operation::Read};
-use docent_session::{CreateOptions, Error, ErrorKind, Outcome};
-
+use super::*;
 use crate::support::*;
 
 const LIMIT: Duration = ms(300);
@@ -57,27 +53,6 @@ async fn each_future_of_a_call_ends_at_its_limit_which_counts_from_the_call() {
     drop(others);
 }
 
-/// A dropped future discards its late reply too; a limit discards it and gives back the slot.
-#[tokio::test(start_paused = true)]
-async fn a_late_reply_reaches_no_other_call() {
-    let (client, mut conn, _net) = connected().await;
-    let late = client.get_data("/late").timeout(LIMIT);
-    let (xid, _) = conn.request().await;
-    let error = soon("the limit", late).await.unwrap_err();
-    assert_eq!((error.kind(), error.path()), (ErrorKind::OperationTimeout, Some("/late")));
-    assert!(error.to_string().contains("time limit of the call"), "{error}");
-    let next = client.get_data("/next").timeout(LIMIT);
-    conn.data(xid, b"late").await;
-    conn.answer_data(b"next").await;
-    assert_eq!(soon("the next", next).await.unwrap().data, "next");
-    // Its limit goes off without a request.
-    tokio::time::sleep(LIMIT * 2).await;
-    let third = client.get_data("/third");
-    conn.answer_data(b"third").await;
-    assert_eq!(soon("the third", third).await.unwrap().data, "third");
-    assert_eq!((pending_and_watches(&client), client.metrics().timed_out), ((0, 0), 1));
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_watch_whose_read_was_too_late_is_not_kept() {
     let (client, mut conn, _net) = connected().await;
@@ -90,19 +65,6 @@ async fn a_watch_whose_read_was_too_late_is_not_kept() {
     conn.answer_data(b"").await;
     soon("the next", next).await.unwrap();
     assert_eq!(pending_and_watches(&client), (0, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_unsent_request_is_not_sent_after_its_limit() {
-    let (dialer, mut net) = net();
-    let client = start(config(), dialer);
-    let late = client.set_data("/late", b"", None).timeout(LIMIT);
-    let kept = client.get_data("/kept");
-    let unsent = (ErrorKind::OperationTimeout, Outcome::NotApplied);
-    assert_eq!(refusal(soon("the limit", late).await), unsent);
-    let (mut conn, _) = net.serve(7).await;
-    assert!(conn.answer_data(b"").await.contains("/kept"));
-    soon("the other", kept).await.unwrap();
 }
 
 /// All requests of the call have one limit, and none is sent behind it.
@@ -129,21 +91,6 @@ async fn a_create_with_parents_and_a_wait_have_one_limit() {
         conn.reply(xid, 0, ErrorCode::Ok, &stat_body()).await;
     });
     assert_eq!(refusal(waited), LATE);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_was_refused_or_ended_keeps_its_error() {
-    let (client, mut conn, _net) = connected().await;
-    let invalid = client.get_data("no slash").timeout(LIMIT);
-    assert_eq!(soon("refused", invalid).await.unwrap_err().kind(), ErrorKind::InvalidPath);
-    let close = client.close();
-    conn.confirm_close().await;
-    soon("close", close).await.unwrap();
-    let after = client.get_data("/a").timeout(LIMIT);
-    assert_eq!(soon("after", after).await.unwrap_err().kind(), ErrorKind::Closed);
-    let options = CreateOptions::new(CreateMode::Persistent).with_parents();
-    let after = client.create("/a", b"", options).timeout(LIMIT);
-    assert_eq!(soon("after", after).await.unwrap_err().kind(), ErrorKind::Closed);
 }
 
 /// Settings are refused by what makes a client of them, before a connection is made.

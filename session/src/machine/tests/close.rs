@@ -21,7 +21,7 @@ const CLOSED: (ErrorKind, Outcome) = (ErrorKind::Closed, Outcome::NotApplied);
 // Case (Failure cases, 33): close with requests pending, or first by the server.
 // Also: `a_server_that_closes_first_fails_each_call_once`,
 // `a_close_without_an_answer_ends_in_time_and_says_so`,
-// `a_close_without_any_server_ends_in_time_and_says_why`.
+// `a_close_that_finds_no_connection_says_so_when_its_time_is_up`.
 // Case (Contracts of a call): close.
 // Also: a session that ends meanwhile:
 // `a_session_that_expires_while_it_is_closed_is_closed_if_a_server_says_so`; dropped behind it:
@@ -71,8 +71,8 @@ fn a_close_without_an_answer_ends_in_time_and_says_so() {
 
 // Case (Found in docent itself): `close` right behind a change of the server list, during the pause
 // before a reconnect, or while its connection broke, left the session (ten of ten).
-// Also: `close_in_a_long_pause_tries_every_server_at_once`,
-// `a_close_whose_answer_is_lost_is_sent_again`, `a_close_while_the_server_is_left_stays_with_it`.
+// Also: `a_close_whose_answer_is_lost_is_sent_again`,
+// `a_close_while_the_server_is_left_stays_with_it`.
 #[test]
 fn a_close_without_a_connection_goes_out_on_the_next() {
     let mut scenario = Scenario::connected();
@@ -272,6 +272,7 @@ fn a_refused_close_is_sent_again_elsewhere() {
     assert_eq!(scenario.machine.metrics().error_replies, 1);
 }
 
+// Case (Found in docent itself): a second `close` failed while the first was waited for.
 #[test]
 fn all_calls_to_close_end_alike_at_the_earliest_of_their_times() {
     let mut scenario = Scenario::connected();

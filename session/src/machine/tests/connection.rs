@@ -4,7 +4,7 @@ use super::*;
 
 /// The outcome of bytes handed to the driver is unknown; requests not handed over stay queued.
 // Case (Pitfalls of the wire, 42): a create whose reply is lost.
-// Also: `a_node_found_after_a_lost_reply_has_its_fencing_token`.
+// Also: `a-plain-create-whose-reply-is-lost-is-found`.
 // Case (Contracts of a call): the connection breaks, or the server talks nonsense.
 // Also: `nothing_is_sent_on_a_connection_that_is_given_up`, `any_scenario_of_bytes_breaks_nothing`.
 #[test]

@@ -77,7 +77,7 @@ fn a_refused_operation_is_sent_once_in_a_session() {
 /// It is found out again for other servers only.
 // Case (Found in docent itself): each new session of a client lost one connection to find again
 // what the same server was known to lack.
-// Also: `missing_operations_are_detected_once_for_a_client`.
+// Also: `old-servers-are-asked-once-for-what-they-lack`.
 #[test]
 fn a_refused_operation_is_not_sent_in_the_next_session() {
     let mut scenario = Scenario::connected();

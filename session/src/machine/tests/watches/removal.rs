@@ -227,7 +227,6 @@ fn queued_watch_requests_go_with_the_connection() {
 /// delivered its event. Otherwise a persistent watch without a watcher would stay on the server.
 // Case (Found in docent itself): a persistent watch that was dropped while a read relied on it
 // stayed on the server.
-// Also: `a_persistent_watch_that_covered_a_read_is_gone_when_unused`.
 #[test]
 fn a_cancelled_persistent_watch_that_covered_a_read_is_given_back_behind_it() {
     for cancelled in [true, false] {
