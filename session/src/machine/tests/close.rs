@@ -31,8 +31,7 @@ fn close_goes_behind_all_requests_and_waits_for_its_reply() {
     let mut scenario = Scenario::connected();
     scenario.get("/a", 1);
     scenario.close(9);
-    scenario.get("/late", 2);
-    scenario.flush();
+    scenario.send_get("/late", 2);
     assert_eq!(scenario.wire.last().unwrap().1, "CloseSession");
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     scenario.reply(2, 6, ErrorCode::Ok, b"");
@@ -76,8 +75,7 @@ fn a_close_without_an_answer_ends_in_time_and_says_so() {
 #[test]
 fn a_close_without_a_connection_goes_out_on_the_next() {
     let mut scenario = Scenario::connected();
-    scenario.get("/sent", 1);
-    scenario.flush();
+    scenario.send_get("/sent", 1);
     scenario.cut();
     scenario.get("/queued", 2);
     scenario.close(9);
@@ -120,8 +118,7 @@ fn a_close_while_the_server_is_left_stays_with_it() {
     // Before and after the last answer that the move waits for.
     for answered in [false, true] {
         let mut scenario = Scenario::connected();
-        scenario.get("/sent", 1);
-        scenario.flush();
+        scenario.send_get("/sent", 1);
         scenario.machine.update_server_list(&two);
         if answered {
             scenario.reply(1, 5, ErrorCode::Ok, b"");
