@@ -90,5 +90,5 @@ async fn each_transcript_is_what_the_program_prints() {
             played += 1;
         }
     }
-    assert!(played > 80, "{played}");
+    assert!(played > 70, "{played}");
 }
