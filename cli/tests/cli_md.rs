@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::support::run;
+use super::*;
 
 /// Returns the names of the long options in a text.
 fn options(text: &str) -> BTreeSet<String> {

@@ -1,13 +1,8 @@
 //! `docent decode`: input lines, output lines and exit codes.
 
-use std::{
-    collections::BTreeMap,
-    io::Write as _,
-    process::{Command, Stdio},
-    thread,
-};
+use std::{collections::BTreeMap, io::Write as _, thread};
 
-use serde_json::Value;
+use super::*;
 
 struct Outcome {
     code: i32,
@@ -41,90 +36,6 @@ fn decode(arguments: &[&str], input: &str) -> Outcome {
 
 const HELLO: &str = "0000002d000000000000000000000000000027100000000000000000000000100000000000000000000000000000000000";
 const GET_EPHEMERALS: &str = "0000000f3900000100000067000000032f7a7a";
-
-#[test]
-fn each_frame_is_one_line() {
-    let input = format!("# a comment\n\nconn\nc2s {HELLO}\nc2s {GET_EPHEMERALS}\n");
-    let outcome = decode(&[], &input);
-    assert_eq!(outcome.code, 0);
-    assert_eq!(
-        outcome.lines,
-        [
-            "c2s connect lastZxidSeen=0x0 timeOut=10000 sessionId=0x0 passwd=16 bytes readOnly=false",
-            "c2s 956301313 getEphemerals /zz",
-        ]
-    );
-}
-
-#[test]
-fn json_uses_the_names_of_jute_and_hides_passwords() {
-    let input = format!(
-        "c2s {HELLO}\nc2s 0000001d0000002500000005000000042f672f6100000005776f726c6400000000\n"
-    );
-    let outcome = decode(&["--json", "--check"], &input);
-    assert_eq!((outcome.code, outcome.diagnostics.len()), (0, 0));
-    let frames: Vec<Value> =
-        outcome.lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(frames[0]["body"]["passwd"], "16 bytes");
-    assert_eq!(frames[0]["body"]["timeOut"], 10_000);
-    assert_eq!(
-        frames[1],
-        serde_json::json!({
-            "direction": "c2s", "kind": "request", "op": "setData",
-            "header": {"xid": 37, "type": 5},
-            "body": {"path": "/g/a", "data": "776f726c64", "version": 0},
-        })
-    );
-}
-
-#[test]
-fn check_reports_a_frame_with_bytes_left_over() {
-    let outcome = decode(&["--established", "--check"], "c2s 00:00:00:09 00000001 0000006b 07\n");
-    assert_eq!(outcome.code, 1);
-    assert_eq!(outcome.lines, ["c2s 1 whoAmI (1 bytes left over)"]);
-    assert_eq!(
-        outcome.diagnostics,
-        ["docent decode: line 1: 1 bytes are left over: c2s 1 whoAmI (1 bytes left over)"]
-    );
-}
-
-#[test]
-fn check_reports_a_stream_that_ends_inside_a_frame() {
-    let outcome = decode(&["--stream", "--check"], "c2s 0000002d00\n");
-    assert_eq!((outcome.code, outcome.lines.len()), (1, 0));
-    assert_eq!(outcome.diagnostics, ["docent decode: the last frame c2s is truncated to 5 bytes"]);
-}
-
-#[test]
-fn invalid_input_is_reported_in_one_line() {
-    for (arguments, input, expected) in [
-        (&[][..], "c2s 00zz\n", "standard input:1: 'z' is not a hexadecimal digit"),
-        (&[], "c2s 000\n", "standard input:1: an odd number of hexadecimal digits"),
-        (
-            &[],
-            "\nhello world\n",
-            "standard input:2: expected `c2s HEX`, `s2c HEX` or `conn`, not \"hello world\"",
-        ),
-        (
-            &["--stream"],
-            "1\t2\n",
-            "standard input:1: expected `c2s HEX`, `s2c HEX`, `conn`, or stream, two ports and HEX separated by tabs, not \"1\\t2\"",
-        ),
-        (
-            &[],
-            "c2s 0000002d00\n",
-            "standard input:1: the frame is truncated to 5 bytes (use --stream for parts of frames)",
-        ),
-        (&["/nonexistent/file"], "", "/nonexistent/file: No such file or directory (os error 2)"),
-    ] {
-        let outcome = decode(arguments, input);
-        let is_missing = arguments.contains(&"/nonexistent/file");
-        let remedy = if is_missing { "check the path" } else { "see docent decode --help" };
-        let code = if is_missing { 74 } else { 65 };
-        assert_eq!(outcome.code, code, "{expected}");
-        assert_eq!(outcome.diagnostics, [format!("docent decode: {expected}; {remedy}")]);
-    }
-}
 
 /// Two interleaved streams of one capture on different ports; a third one is not ZooKeeper's.
 #[test]
@@ -181,14 +92,6 @@ fn check_reports_a_connection_that_ends_inside_a_frame() {
     let outcome = decode(&["--stream", "--check"], "c2s 0000002d00\nconn\n");
     assert_eq!((outcome.code, outcome.lines.len()), (1, 0));
     assert_eq!(outcome.diagnostics, ["docent decode: the last frame c2s is truncated to 5 bytes"]);
-}
-
-#[test]
-fn without_stream_numbers_there_is_one_connection() {
-    let input = format!("50000\t2181\t{HELLO}\n50000\t2181\t{GET_EPHEMERALS}\n80\t443\t00\n");
-    let outcome = decode(&["--stream", "--check"], &input);
-    assert_eq!((outcome.code, outcome.lines.len()), (0, 2));
-    assert_eq!(outcome.lines[1], "c2s 956301313 getEphemerals /zz");
 }
 
 /// Returns the golden recordings as input, each connection as a `conn` line and its frames, and the number of frames.

@@ -1,15 +1,9 @@
 //! `docent lead` as shells use it. Runs on the server of `DOCENT_TEST_CONNECT`, or on an embedded one. `chaos.rs` has
 //! more faults.
 
-use std::time::Duration;
+use docent::LeaderLatch;
 
-use crate::support::{
-    TemporaryFile, children, client, docent, ended, eventually, kill, processes_with, run, server,
-    unique_path, until_children, within_deadline,
-};
-use docent::{LeaderLatch, OpCode};
-use docent_testing::fault::Fault;
-use tokio::process::Child;
+use super::*;
 
 /// Starts `docent lead OPTIONS PATH -- sh -c SCRIPT FILE`, where `$0` is the file.
 fn lead(connect: &str, options: &[&str], path: &str, script: &str, file: &TemporaryFile) -> Child {

@@ -1,21 +1,10 @@
 //! `docent lock` as shells use it, and what `docent lead` has in common with it. Runs on the server of `DOCENT_TEST_CONNECT`, or on an embedded one.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use docent::locks::StrictMutex;
+use docent_testing::tap::Record;
 
-use docent::{
-    OpCode,
-    locks::{InterProcessMutex, StrictMutex},
-};
-use docent_testing::{fault::Fault, tap::Record};
-
-use crate::support::{
-    PROCESS_TREE, TemporaryFile, children, client, docent, ended, eventually, kill, processes_with,
-    run, server, state_of, unique_path, until_children, watchdog_of,
-};
-use tokio::process::Child;
+use super::*;
+use crate::support::{PROCESS_TREE, state_of, watchdog_of};
 
 /// Starts `docent lock OPTIONS PATH -- sh -c SCRIPT FILE`, where `$0` is the file.
 fn lock(connect: &str, options: &[&str], path: &str, script: &str, file: &TemporaryFile) -> Child {
@@ -192,36 +181,40 @@ async fn until_watchdog_is_gone(lock: &Child) {
 
 // Other kinds of lock.
 
+/// Holders with these options, and whether another contender acquires beside them.
 #[tokio::test]
-async fn a_semaphore_has_as_many_leases_as_given() {
-    let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
-    let two_leases = ["--semaphore", "2"];
-    let one = lock(&server, &two_leases, &path, "echo one >> $0; exec sleep 1000", &file);
-    let two = lock(&server, &two_leases, &path, "echo two >> $0; exec sleep 1000", &file);
-    file.wait_for("one").await;
-    file.wait_for("two").await;
-    let third = run(&server, &["lock", "--semaphore", "2", "--no-wait", &path, "--", "true"]).await;
-    third.failed(124, "is held by another client");
-    kill("-TERM", one.id().unwrap()).await;
-    assert_eq!(ended(one).await.code, Some(143));
-    run(&server, &["lock", "--semaphore", "2", "--timeout", "20s", &path, "--", "true"]).await.ok();
-    kill("-TERM", two.id().unwrap()).await;
-    assert_eq!(ended(two).await.code, Some(143));
-    until_children(&client(&server).await, &format!("{path}/leases"), 0).await;
-}
-
-#[tokio::test]
-async fn readers_share_the_lock_and_a_writer_is_exclusive() {
-    let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
-    let reader = lock(&server, &["--read"], &path, "echo reads >> $0; exec sleep 1000", &file);
-    file.wait_for("reads").await;
-    run(&server, &["lock", "--read", "--no-wait", &path, "--", "true"]).await.ok();
-    run(&server, &["lock", "--write", "--no-wait", &path, "--", "true"])
-        .await
-        .failed(124, "is held");
-    kill("-TERM", reader.id().unwrap()).await;
-    assert_eq!(ended(reader).await.code, Some(143));
-    run(&server, &["lock", "--write", "--no-wait", &path, "--", "true"]).await.ok();
+async fn each_kind_of_lock_excludes_those_that_it_should() {
+    for (holders, contender, is_free) in [
+        (&["--semaphore 2"][..], "--semaphore 2", true),
+        (&["--semaphore 2", "--semaphore 2"], "--semaphore 2", false),
+        (&["--read"], "--read", true),
+        (&["--read"], "--write", false),
+        (&["--write"], "--read", false),
+        (&["--strict"], "--strict", false),
+    ] {
+        let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
+        let mut running = Vec::new();
+        for options in holders {
+            let options: Vec<_> = options.split(' ').collect();
+            let script = "echo held >> $0; exec sleep 1000";
+            running.push(lock(&server, &options, &path, script, &file));
+            file.wait_for(&"held\n".repeat(running.len())).await;
+        }
+        let contender: Vec<_> = contender.split(' ').collect();
+        let once = [&["lock", "--no-wait"], &contender[..], &[&path, "--", "true"]].concat();
+        let ran = run(&server, &once).await;
+        if is_free {
+            ran.ok();
+        } else {
+            ran.failed(124, "is held by another client");
+        }
+        for holder in running {
+            kill("-TERM", holder.id().unwrap()).await;
+            assert_eq!(ended(holder).await.code, Some(143));
+        }
+        // There is no wait behind a release.
+        run(&server, &once).await.ok();
+    }
 }
 
 // Signals, and the end of the command.
@@ -522,32 +515,22 @@ async fn a_waiter_starts_its_command_after_a_delay() {
 // Strict.
 
 #[tokio::test]
-async fn a_strict_lock_excludes_others_and_refuses_their_nodes() {
+async fn a_strict_lock_is_refused_beside_a_plain_one() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
-    let holder = lock(&server, &["--strict"], &path, "echo held > $0; exec sleep 1000", &file);
+    let strict = lock(&server, &["--strict"], &path, "echo held > $0; exec sleep 1000", &file);
     file.wait_for("held").await;
-    let touch = ["--", "sh", "-c", "echo ran >> $0", file.path()];
-    let with = |options: &[&'static str]| {
-        let all = ["lock"].iter().chain(options).copied().chain([path.as_str()]).chain(touch);
-        all.map(str::to_owned).collect::<Vec<_>>()
-    };
-    run(&server, &with(&["--strict", "--no-wait"])).await.failed(124, "is held by another client");
     // A plain lock queues behind it.
-    run(&server, &with(&["--timeout", "100ms"])).await.failed(124, "was not acquired");
-    let listed = run(&server, &["locks", &path]).await.ok();
-    assert!(listed.contains("strict"), "{listed}");
-    kill("-TERM", holder.id().unwrap()).await;
-    assert_eq!(ended(holder).await.code, Some(143));
-    // It was released: there is no wait.
-    run(&server, &with(&["--strict", "--no-wait"])).await.ok();
-    assert_eq!(file.text(), "held\nran\n");
-    let plain = lock(&server, &[], &path, "echo plain >> $0; exec sleep 1000", &file);
+    let plain = ["lock", "--timeout", "100ms", &path, "--", "true"];
+    run(&server, &plain).await.failed(124, "was not acquired");
+    assert!(run(&server, &["locks", &path]).await.ok().contains("strict"));
+    kill("-TERM", strict.id().unwrap()).await;
+    ended(strict).await;
+    let plain = lock(&server, &[], &path, "echo plain > $0; exec sleep 1000", &file);
     file.wait_for("plain").await;
-    run(&server, &with(&["--strict"]))
-        .await
-        .failed(65, "all clients of a strict lock use --strict");
+    let refused = run(&server, &["lock", "--strict", &path, "--", "true"]).await;
+    refused.failed(65, "all clients of a strict lock use --strict");
     kill("-TERM", plain.id().unwrap()).await;
-    assert_eq!(ended(plain).await.code, Some(143));
+    ended(plain).await;
 }
 
 /// The command is not started yet, so a signal has the same effect as during the acquire.

@@ -1,21 +1,9 @@
 //! `docent locks` and `docent revoke`. Runs on the server of `DOCENT_TEST_CONNECT`, or on an embedded one.
 
-use std::time::Duration;
+use docent::locks::{InterProcessSemaphoreV2, LockOptions};
+use tokio::io::AsyncBufReadExt as _;
 
-use crate::support::{
-    DEADLINE, client, docent, ended, eventually, kill, run, server, unique_path, until_children,
-    within_deadline,
-};
-use docent::{
-    Client, CreateMode, OpCode,
-    locks::{InterProcessMutex, InterProcessSemaphoreV2, LockOptions},
-};
-use docent_testing::{fault::Fault, tap::Tap};
-use serde_json::Value;
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::Child,
-};
+use super::*;
 
 /// Starts a `docent lock` that runs until it is ended, and waits until its node is the `count`th.
 async fn contender(server: &str, options: &[&str], path: &str, count: usize) -> Child {

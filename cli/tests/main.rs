@@ -29,5 +29,21 @@ mod shell_chapter;
 mod support;
 #[cfg(target_os = "linux")]
 mod terminal;
+mod transcripts;
 #[cfg(unix)]
 mod tree;
+
+use crate::support::{
+    DEADLINE, Ran, TemporaryFile, children, client, docent, ended, eventually, kill,
+    processes_with, run, server, unique_path, until_children, within_deadline,
+};
+use docent::{Client, CreateMode, OpCode, locks::InterProcessMutex};
+use docent_testing::{TestingServer, fault::Fault, tap::Tap};
+use serde_json::Value;
+use std::{
+    fs,
+    process::{Command, Stdio},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+use tokio::{io::BufReader, process::Child};

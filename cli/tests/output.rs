@@ -3,8 +3,7 @@
 
 use std::fs::File;
 
-use crate::support::{Ran, client, docent, ended, run, server, unique_path};
-use serde_json::Value;
+use super::*;
 
 /// A control sequence, a mark of direction, and a backslash.
 const HOSTILE: &str = "a\u{9b}2J\u{7f}\u{202e}b\\n";

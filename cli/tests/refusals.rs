@@ -1,27 +1,15 @@
 //! Settings and trees that make a command fail, or that it must not take for others. Runs on the server of
 //! `DOCENT_TEST_CONNECT`, or on an embedded one.
 
-use std::{fs, process::Stdio};
-
-use crate::support::{Ran, TemporaryFile, client, docent, ended, run, server, unique_path};
-use docent::{Acl, CreateMode, CreateOptions, Perms, acl};
-use docent_testing::{
-    fault::{Action, Fault},
-    tap::Tap,
-};
+use docent::{Acl, CreateOptions, Perms, acl};
+use docent_testing::fault::Action;
 use tokio::io::AsyncWriteExt as _;
+
+use super::*;
+use crate::transcripts::words;
 
 /// The commands that run another one; without a server, or with the wrong one, they would guard nothing.
 const GUARDS: [[&str; 4]; 2] = [["lock", "/l", "--", "true"], ["lead", "/l", "--", "true"]];
-
-/// The words of a command line; those with spaces are in single quotes.
-fn words(line: &str) -> Vec<&str> {
-    let parts = line.split('\'').enumerate();
-    parts
-        .flat_map(|(n, part)| if n % 2 == 1 { vec![part] } else { part.split(' ').collect() })
-        .filter(|word| !word.is_empty())
-        .collect()
-}
 
 // Case (Found in docent itself): `--acl digest:bob:secret:r` stored the password in clear, as a
 // hash that matches no user; `superDigest` of `docent serve` did, too.
@@ -205,22 +193,6 @@ async fn more_than_a_request_can_hold_is_not_read() {
     }
     drop(input);
     ended(child).await.failed(65, "jute.maxbuffer");
-}
-
-#[tokio::test]
-async fn operations_come_from_standard_input() {
-    let server = server();
-    let path = unique_path("multi");
-    run(&server, &["create", "-p", &path]).await.ok();
-    let path = format!("{path}/a");
-    for arguments in [&["multi", "-"][..], &["multi"]] {
-        let mut child = docent(&server, arguments).stdin(Stdio::piped()).spawn().unwrap();
-        let mut input = child.stdin.take().unwrap();
-        let text = format!("create {path}\n# a comment\ndelete {path}\n");
-        input.write_all(text.as_bytes()).await.unwrap();
-        drop(input);
-        assert_eq!(ended(child).await.ok(), format!("created {path}\ndeleted {path}\n"));
-    }
 }
 
 #[tokio::test]

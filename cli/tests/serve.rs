@@ -3,9 +3,10 @@
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
-    process::{Child, ChildStdout, Command, Stdio},
-    time::Instant,
+    process::{Child, ChildStdout},
 };
+
+use super::*;
 
 /// A running command, killed on drop.
 struct Running {

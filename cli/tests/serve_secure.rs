@@ -1,14 +1,10 @@
 //! `docent serve` with TLS and SASL, and the commands that connect to it: what each error says.
 
-use std::{fs, process::Stdio};
-
-use crate::support::{Ran, docent, run, within_deadline};
 use docent_tests::certificates::Authority;
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::Child,
-};
+use tokio::io::AsyncBufReadExt as _;
 use xtask::TemporaryDirectory;
+
+use super::*;
 
 /// A certificate of X.509 version 1, made by `openssl x509 -req -in csr.pem -signkey key.pem`.
 const VERSION_1: &str = "\
@@ -169,6 +165,22 @@ async fn certificates_come_from_options_variables_or_the_file() {
     ] {
         server.get(options).await.failed(code, text);
     }
+}
+
+/// On Linux, the platform's roots are those of `SSL_CERT_FILE`, if that is set.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_roots_of_the_platform_are_trusted_if_asked() {
+    let files = Files::new();
+    let (cert, key) = (files.path("server.pem"), files.path("server.key"));
+    let server = Server::start(&["--tls-cert", &cert, "--tls-key", &key]).await;
+    let get = async |roots: &str| -> Ran {
+        let mut command = docent(&server.connect, &["get", "--tls-platform-roots", "/"]);
+        command.env("SSL_CERT_FILE", files.path(roots)).env_remove("SSL_CERT_DIR");
+        within_deadline("get", command.output()).await.unwrap().into()
+    };
+    get("ca.pem").await.ok();
+    get("stranger.pem").await.failed(69, "(the trusted roots: those of the platform)");
 }
 
 #[tokio::test]

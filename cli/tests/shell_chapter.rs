@@ -1,9 +1,9 @@
 //! Runs the commands in the guide's chapter on the shell.
 
-use std::{env, path::Path, process::Stdio, time::Duration};
-
-use docent_testing::TestingServer;
+use std::{env, path::Path};
 use tokio::{process::Command, time::timeout};
+
+use super::*;
 
 #[tokio::test]
 async fn every_code_block_succeeds() {

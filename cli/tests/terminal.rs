@@ -1,18 +1,12 @@
 //! `docent lock` and `docent serve` in a terminal, which script(1) provides.
 
-use std::{
-    process::Stdio,
-    sync::{Arc, Mutex},
-};
-
-use crate::support::{
-    client, docent, ended, eventually, kill, program, real::skip, server, unique_path,
-    until_children, within_deadline,
-};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    process::{Child, ChildStdin},
+    process::ChildStdin,
 };
+
+use super::*;
+use crate::support::{program, real::skip};
 
 /// A program in a new terminal.
 struct Terminal {

@@ -3,7 +3,9 @@
 
 #![allow(unreachable_pub, reason = "the target is public where the fuzzer has it")]
 
-use std::{fs, path::Path};
+use std::fs;
+
+use super::*;
 
 #[path = "../../fuzz/src/testing.rs"]
 mod target;

@@ -15,25 +15,17 @@
 //! * addWatch with a null path: a real server then fails to close the connection.
 //! * Requests behind closeSession: a race in a real server.
 
-use std::{collections::BTreeMap, fmt::Write as _};
-
-use crate::support::{Answer, Raw, real_server, unique};
 use docent_protocol::{
-    Acl, Decode as _, Encode as _, ErrorCode, Id, OpCode, Perms, Text, WatcherEvent, WatcherType,
-    jute::Reader,
-    multi::{MultiOp, MultiRequest},
+    Decode as _, Encode as _, Id, WatcherType,
     reply::{GetChildrenReply, Reply},
     request::{
-        AddWatchRequest, AuthRequest, CheckVersionRequest, CreateRequest, CreateTtlRequest,
-        DeleteRequest, PathRequest, ReadRequest, ReconfigRequest, Request, SetAclRequest,
-        SetDataRequest, SetWatches2Request, SetWatchesRequest, WatchesRequest,
+        CheckVersionRequest, Request, SetWatches2Request, SetWatchesRequest, WatchesRequest,
     },
 };
-use docent_testing::{
-    TestingServer,
-    server::{Config, Version},
-    tap::{Field, Value, reply_fields},
-};
+use docent_testing::tap::{Field, Value, reply_fields};
+use std::fmt::Write as _;
+
+use super::*;
 
 const SESSIONS: usize = 3;
 const STEPS: usize = 30;

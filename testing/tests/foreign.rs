@@ -4,14 +4,12 @@
 //! They need Debian's `libzookeeper-java` and `libcurator-*-java` with a JDK, and a Python with kazoo
 //! (`DOCENT_TEST_KAZOO` names the interpreter; `python3` is tried). Missing ones are reported and skipped.
 
-use std::{path::Path, process::Stdio, time::Duration};
+use docent_testing::TestingCluster;
+use std::process::Stdio;
+use tokio::{io::AsyncWriteExt as _, process::Command};
 
+use super::*;
 use crate::support::skip;
-use docent_testing::{
-    TestingCluster, TestingServer,
-    server::{Config, Version},
-};
-use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
 
 /// The time limit of a program.
 const DEADLINE: Duration = Duration::from_secs(120);

@@ -1,14 +1,6 @@
 //! The machine as ClickHouse Keeper.
 
-use std::time::Duration;
-
-use crate::support::machine::Bench;
-use docent_protocol::{
-    AddWatchMode, ErrorCode, OpCode,
-    raw::RawBody,
-    request::{AddWatchRequest, ReadRequest},
-};
-use docent_testing::server::{Config, Version};
+use super::*;
 
 fn bench(version: Version) -> Bench {
     Bench::new(Config { version, ..Config::default() })

@@ -1,15 +1,6 @@
 //! The server limits the output queued for a client that does not read.
 
-use std::time::Duration;
-
-use crate::support::{create, machine::Bench};
-use docent_protocol::{
-    OpCode, Text,
-    multi::{MultiOp, MultiRequest},
-    raw::{RawBody, put_request_parts},
-    request::ReadRequest,
-};
-use docent_testing::server::{Config, ConnectionId, Peer};
+use super::*;
 
 /// The length of a value, in bytes.
 const VALUE: usize = 500_000;

@@ -1,22 +1,11 @@
 //! The machine by itself: sessions, versions, ensembles, and any bytes at all. Time is virtual.
 
-use std::time::Duration;
-
-use crate::support::{
-    create,
-    machine::{Bench, Greeting},
-};
 use docent_protocol::{
-    Acl, AddWatchMode, Decode as _, ErrorCode, EventType, OpCode, Perms, Text,
-    jute::Reader,
-    multi::{MultiOp, MultiReply, MultiRequest, MultiResult},
-    raw::RawBody,
-    request::{
-        AddWatchRequest, CreateRequest, CreateTtlRequest, DeleteRequest, PathRequest, ReadRequest,
-        SetAclRequest, SetDataRequest,
-    },
+    Decode as _,
+    multi::{MultiReply, MultiResult},
 };
-use docent_testing::server::{Config, Role, Version};
+
+use super::*;
 
 fn bench(version: Version) -> Bench {
     Bench::new(Config { version, ..Config::default() })
@@ -56,19 +45,6 @@ fn a_silent_session_expires() {
     assert!(b.greet(0, session, &passwd, Some(false), 0).1.is_refused());
 }
 
-/// Pings are enough to keep it.
-#[test]
-fn a_session_that_pings_stays() {
-    let mut b = bench(Version::V3_9);
-    let (a, ..) = b.connect();
-    for _ in 0..100 {
-        b.advance(seconds(3));
-        b.send(a, -2, OpCode::Ping, &RawBody(&[]));
-    }
-    assert_eq!(b.answers(a).len(), 100);
-    assert!(!b.machine.is_closed(a));
-}
-
 // Case (Pitfalls of the wire, 24): a wrong password kicks the rightful client.
 #[test]
 fn a_wrong_password_is_refused_and_kicks_the_rightful_connection() {
@@ -79,17 +55,6 @@ fn a_wrong_password_is_refused_and_kicks_the_rightful_connection() {
     let (again, greeting) = b.greet(0, session, &passwd, Some(false), 0);
     assert_eq!(greeting.session(), (session, passwd));
     assert_eq!(b.create(again, "/x", 0), ErrorCode::Ok);
-}
-
-/// A client that has seen more is disconnected silently, and its live connection stays.
-#[test]
-fn a_client_from_the_future_is_closed() {
-    let mut b = bench(Version::V3_8);
-    let (a, session, passwd) = b.connect();
-    let ahead = b.machine.last_zxid() + 1;
-    assert_eq!(b.greet(0, session, &passwd, Some(false), ahead).1, Greeting::Closed);
-    assert!(!b.machine.is_closed(a));
-    assert!(matches!(b.greet(0, 0, &[], Some(false), -5).1, Greeting::Session { .. }));
 }
 
 /// The byte at the end comes back only to clients that have sent it.
@@ -383,20 +348,6 @@ fn sessions_survive_the_leader() {
     b.machine.start_member(b.now, 0);
     let (third, ..) = b.connect_to(0);
     assert_eq!(b.exists(third, "/f", false), ErrorCode::Ok);
-}
-
-/// Reads go on at the old server, a write there ends the connection, closeSession is honoured.
-#[test]
-fn a_session_can_move() {
-    let mut b = ensemble();
-    let (old, session, passwd) = b.connect_to(1);
-    let (new, greeting) = b.greet(2, session, &passwd, Some(false), 0);
-    assert_eq!(greeting.session().0, session);
-    assert_eq!(b.exists(old, "/", false), ErrorCode::Ok);
-    assert_eq!(b.create(new, "/x", 0), ErrorCode::Ok);
-    b.send(old, 7, OpCode::Create, &create("/y", b"", 0));
-    assert_eq!((b.answers(old), b.machine.is_closed(old)), (vec![], true));
-    assert_eq!(b.exists(new, "/y", false), ErrorCode::NoNode);
 }
 
 #[test]

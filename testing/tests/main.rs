@@ -21,3 +21,34 @@ mod reconfig;
 mod server;
 mod support;
 mod tap;
+
+use crate::support::{
+    Answer, DEADLINE, Raw, create,
+    machine::{Bench, Greeting, ms},
+    real_server, unique,
+};
+use docent_protocol::{
+    Acl, AddWatchMode, ErrorCode, EventType, OpCode, Perms, Text, WatcherEvent,
+    connect::ConnectRequest,
+    frame,
+    jute::Reader,
+    multi::{MultiOp, MultiRequest},
+    operation,
+    raw::{RawBody, put_request_parts},
+    reply::{GetDataReply, ReplyHeader},
+    request::{
+        AddWatchRequest, AuthRequest, CreateRequest, CreateTtlRequest, DeleteRequest, PathRequest,
+        ReadRequest, ReconfigRequest, SetAclRequest, SetDataRequest,
+    },
+};
+use docent_testing::{
+    TestingServer,
+    server::{Config, ConnectionId, Peer, Role, Version},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    path::Path,
+    time::Duration,
+};
+use tokio::{net::TcpStream, time::timeout};

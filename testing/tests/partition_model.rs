@@ -5,24 +5,10 @@
 //! `DOCENT_PARTITION_SEED=7` begins with that one; `DOCENT_PARTITION_TRACE=1` notes each answer. A failure names its scenario
 //! and prints what happened in it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt::Write as _,
-    time::Duration,
-};
+use docent_protocol::{Decode as _, reply::StatReply};
+use std::{collections::BTreeSet, fmt::Write as _};
 
-use crate::support::{
-    create,
-    machine::{Bench, Greeting},
-};
-use docent_protocol::{
-    Decode as _, ErrorCode, OpCode,
-    jute::Reader,
-    raw::RawBody,
-    reply::StatReply,
-    request::{PathRequest, ReadRequest, SetDataRequest},
-};
-use docent_testing::server::{Config, ConnectionId, Peer, Role};
+use super::*;
 
 const MEMBERS: usize = 3;
 const CLIENTS: usize = 4;

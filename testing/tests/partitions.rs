@@ -3,18 +3,7 @@
 //! The effects of the cuts were measured on three real 3.8.0 servers; `tests/ensemble` in the root crate has cases
 //! on real ones.
 
-use std::time::Duration;
-
-use crate::support::{
-    create,
-    machine::{Bench, Greeting, ms},
-};
-use docent_protocol::{
-    ErrorCode, OpCode,
-    raw::RawBody,
-    request::{PathRequest, ReadRequest, SetDataRequest},
-};
-use docent_testing::server::{Config, ConnectionId, Peer, Role};
+use super::*;
 
 /// Three members. Member 0 leads.
 fn ensemble(tick: u64, sync_limit: u32) -> Bench {
@@ -94,26 +83,6 @@ fn an_isolated_follower_answers_for_a_session_that_the_leader_expires() {
     assert!(worst > ms(5400) && worst < ms(7000), "{worst:?}");
 }
 
-/// With a limit longer than the session, it answers even after the node is gone.
-#[test]
-fn an_isolated_follower_answers_after_the_session_is_gone() {
-    let mut b = ensemble(500, 10);
-    let (id, ..) = session(&mut b, 1, 2000, "/e");
-    b.machine.isolate(b.now, 1);
-    for _ in 0..48 {
-        b.advance(ms(100));
-        assert!(b.ping(id));
-        assert_eq!(b.exists(id, "/e", false), ErrorCode::Ok);
-    }
-    assert!(!exists_on(&mut b, 2, "/e"));
-    b.advance(ms(300));
-    assert!(b.machine.is_closed(id), "after 5 s");
-    assert_eq!(b.machine.role(1), Role::Looking);
-    b.machine.heal_all(b.now);
-    assert_eq!(b.machine.role(1), Role::Follower);
-    assert!(!exists_on(&mut b, 1, "/e"));
-}
-
 /// The leader receives the sessions of a follower's clients in reply to its pings, every half tick.
 #[test]
 fn a_follower_reports_its_sessions_every_half_tick() {
@@ -156,37 +125,6 @@ fn a_write_through_a_follower_does_not_renew_the_session() {
     assert!(!exists_on(&mut b, 1, "/f") && exists_on(&mut b, 1, "/l"));
 }
 
-/// Reads, pings and sync; a write waits, and everything behind it on its connection. Then it steps down.
-#[test]
-fn a_leader_that_is_cut_off_answers_reads_and_sync_until_it_steps_down() {
-    let mut b = ensemble(500, 5);
-    let (old, ..) = session(&mut b, 0, 10_000, "/x");
-    let (writer, ..) = session(&mut b, 0, 10_000, "/w");
-    b.machine.isolate(b.now, 0);
-    b.advance(ms(2500));
-    // The others no longer follow it; it has not noticed yet.
-    assert_eq!((b.machine.leader(), b.machine.role(0)), (Some(1), Role::Leader));
-    let (new, ..) = b.connect_to(2);
-    assert_eq!(b.set(new, "/x", b"new"), Some(ErrorCode::Ok));
-    assert!(b.sync(old).is_some(), "it proves nothing");
-    assert_eq!(b.data(old, "/x"), b"x");
-    assert!(b.ping(old));
-    assert_eq!(b.set(writer, "/x", b"late"), None);
-    assert!(!b.ping(writer), "behind the write");
-    assert_eq!(b.machine.poll_transmit(writer), None);
-    let (joining, greeting) = b.greet(0, 0, &[0; 16], Some(false), 0);
-    assert_eq!(greeting, Greeting::Silence, "a new session is a write");
-    b.advance(ms(500));
-    assert_eq!(b.machine.role(0), Role::Looking);
-    for id in [old, writer, joining] {
-        assert!(b.machine.is_closed(id));
-    }
-    b.machine.heal_all(b.now);
-    assert_eq!(b.machine.role(0), Role::Follower);
-    let (again, ..) = b.connect_to(0);
-    assert_eq!(b.data(again, "/x"), b"new", "the other write is gone");
-}
-
 /// A change that no majority has accepted takes effect if its leader leads again, long after its client lost the
 /// connection.
 #[test]
@@ -204,23 +142,6 @@ fn a_write_without_a_majority_may_take_effect_later() {
     assert_eq!(b.machine.leader(), Some(0));
     let (again, ..) = b.connect_to(1);
     assert_eq!(b.data(again, "/x"), b"late");
-}
-
-/// Thousands of handshakes that were waiting, each with a request behind it, end one after the other.
-#[test]
-fn many_handshakes_wait_at_once() {
-    let mut b = ensemble(500, 5);
-    b.machine.isolate(b.now, 1);
-    let ids: Vec<_> = (0..5000).map(|_| b.accept(1)).collect();
-    for id in &ids {
-        b.ask(*id, 0, &[0; 16], Some(false), 0);
-        b.send(*id, 1, OpCode::Exists, &ReadRequest { path: "/".into(), watch: false });
-    }
-    b.machine.heal_all(b.now);
-    for id in ids {
-        assert!(matches!(b.greeting(id), Greeting::Session { .. }));
-        assert_eq!(b.answers(id).len(), 1);
-    }
 }
 
 /// A write that its follower has sent arrives when the link is healed, if both ends still have their connection. The
@@ -284,83 +205,6 @@ fn a_handshake_on_an_isolated_follower_waits() {
     assert!(b.machine.is_closed(id));
 }
 
-/// Only messages to the follower are lost: its writes take effect, without a reply, until it gives up its leader.
-#[test]
-fn a_follower_that_hears_nothing_still_writes() {
-    let mut b = ensemble(500, 5);
-    let (id, ..) = session(&mut b, 1, 10_000, "/x");
-    b.machine.cut(b.now, 0, 1);
-    assert_eq!(b.set(id, "/x", b"1"), None);
-    let (other, ..) = b.connect_to(2);
-    assert_eq!(b.data(other, "/x"), b"1");
-    b.advance(ms(3000));
-    assert!(b.machine.is_closed(id));
-    assert_eq!((b.machine.leader(), b.machine.role(1)), (Some(0), Role::Looking));
-    b.machine.heal(b.now, 0, 1);
-    assert_eq!(b.machine.role(1), Role::Follower);
-}
-
-/// Only messages from the follower are lost: it applies the writes of others, and the leader drops it.
-#[test]
-fn a_follower_that_is_not_heard_still_reads() {
-    let mut b = ensemble(500, 5);
-    let (id, ..) = session(&mut b, 1, 4000, "/x");
-    let (other, ..) = b.connect_to(2);
-    b.machine.cut(b.now, 1, 0);
-    assert_eq!(b.set(other, "/x", b"1"), Some(ErrorCode::Ok));
-    assert_eq!(b.data(id, "/x"), b"1");
-    assert_eq!(b.set(id, "/x", b"2"), None);
-    b.advance(ms(2400));
-    assert_eq!(b.machine.role(1), Role::Follower);
-    b.advance(ms(200));
-    assert_eq!(b.machine.role(1), Role::Looking);
-    assert_eq!(b.data(other, "/x"), b"1");
-    assert!(b.machine.is_closed(id));
-    assert!(exists_on(&mut b, 2, "/x"));
-    b.advance(ms(4000));
-    assert!(!exists_on(&mut b, 2, "/x"));
-}
-
-/// One follower that reaches the leader is enough for it, whatever becomes of the other one.
-#[test]
-fn a_leader_with_one_of_two_followers_goes_on() {
-    let mut b = ensemble(500, 5);
-    b.machine.isolate(b.now, 2);
-    b.advance(ms(20_000));
-    assert_eq!((b.machine.leader(), b.machine.role(2)), (Some(0), Role::Looking));
-    let (id, ..) = session(&mut b, 1, 4000, "/x");
-    b.machine.cut(b.now, 1, 0);
-    b.machine.cut(b.now, 0, 1);
-    b.advance(ms(5000));
-    assert_eq!(b.machine.leader(), None);
-    assert!(b.machine.is_closed(id));
-    // The two members that the old leader cannot reach.
-    b.machine.heal(b.now, 1, 2);
-    assert_eq!(b.machine.leader(), None, "one direction is not enough");
-    b.machine.heal(b.now, 2, 1);
-    assert_eq!(b.machine.leader(), Some(1), "which has the longer log");
-    assert!(exists_on(&mut b, 2, "/x"));
-}
-
-/// A member never follows a leader of an older epoch than it has seen: the commits of the newer epoch would be lost.
-#[test]
-fn no_client_goes_back_to_an_older_leader() {
-    let mut b = ensemble(500, 5);
-    b.advance(ms(250));
-    b.machine.isolate(b.now, 0);
-    b.advance(ms(2500));
-    assert_eq!((b.machine.leader(), b.machine.role(0)), (Some(1), Role::Leader));
-    let (id, ..) = b.connect_to(1);
-    assert_eq!(b.create(id, "/new", 0), ErrorCode::Ok);
-    b.machine.heal(b.now, 0, 2);
-    b.machine.heal(b.now, 2, 0);
-    b.machine.stop_member(b.now, 1);
-    assert_eq!(b.machine.role(2), Role::Looking);
-    b.advance(ms(1000));
-    assert_eq!((b.machine.leader(), b.machine.role(0)), (Some(2), Role::Follower));
-    assert!(exists_on(&mut b, 0, "/new"));
-}
-
 /// A new leader gives every session the timeout of its creation, whatever timeout resumed it.
 // Case (Found in docent itself): the embedded ensemble: a session resumed with another timeout kept
 // it under a new leader, and a shorter one was ignored.
@@ -389,18 +233,6 @@ fn a_new_leader_restarts_sessions_with_the_timeout_of_their_creation() {
     assert!(exists_on(&mut b, 1, "/long"));
     b.advance(ms(500));
     assert!(!exists_on(&mut b, 1, "/long"));
-}
-
-/// The same leader does so, too: each learner that applies a session's creation reports it with that timeout.
-#[test]
-fn a_longer_timeout_taken_at_once_is_cut_back() {
-    let mut b = ensemble(500, 5);
-    let (_, id, passwd) = session(&mut b, 1, 2000, "/e");
-    b.time_out = 12_000;
-    let (_, greeting) = b.greet(2, id, &passwd, Some(false), 0);
-    assert!(matches!(greeting, Greeting::Session { time_out: 12_000, .. }));
-    b.advance(ms(3000));
-    assert!(!exists_on(&mut b, 0, "/e"), "granted 12 s, gone within 3 s");
 }
 
 /// Bytes wait on their side of a cut between a member and its clients; the members go on.

@@ -1,13 +1,8 @@
 //! Members that are paused, elections that take time, and the record of applied changes. Time is virtual.
 
-use std::time::Duration;
+use docent_protocol::Decode as _;
 
-use crate::support::machine::{Bench, ms};
-use docent_protocol::{
-    Decode as _, ErrorCode, EventType, OpCode, jute::Reader, reply::GetDataReply,
-    request::ReadRequest,
-};
-use docent_testing::server::{Config, Role};
+use super::*;
 
 /// Three members with ticks of 1 s. Member 0 leads.
 fn ensemble(election_time: Duration) -> Bench {

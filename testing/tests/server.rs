@@ -1,21 +1,9 @@
 //! The embedded server on real sockets.
 
-use std::{
-    io,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::support::{DEADLINE, Raw, create};
-use docent_protocol::{ErrorCode, OpCode, Text, operation, request::ReadRequest};
-use docent_testing::{
-    TestingCluster, TestingServer,
-    server::{Config, Role, Version},
-};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-    time::timeout,
-};
+use super::*;
 
 const fn exists(path: &str) -> operation::Exists<'_> {
     operation::Exists(ReadRequest { path: Text::new(path), watch: false })
@@ -41,27 +29,6 @@ async fn it_starts_at_once() {
         best = best.min(before.elapsed());
     }
     assert!(best < Duration::from_millis(20), "{best:?}");
-}
-
-/// After the return of `stop` no connection is accepted or queued.
-#[tokio::test]
-async fn a_stopped_server_refuses_connections_at_once() {
-    let server = TestingServer::start().await.unwrap();
-    let cluster = TestingCluster::start(3).await.unwrap();
-    let second = cluster.addr(1).unwrap();
-    for _ in 0..20 {
-        server.stop();
-        cluster.stop(1);
-        // A blocking connect: no task runs in between.
-        for addr in [server.addr(), second] {
-            let error = std::net::TcpStream::connect(addr).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-        }
-        server.restart().await.unwrap();
-        cluster.restart(1).await.unwrap();
-        TcpStream::connect(server.addr()).await.unwrap();
-        TcpStream::connect(second).await.unwrap();
-    }
 }
 
 /// The beginning of a line, up to its value, and the number of lines that begin so.
@@ -223,20 +190,6 @@ async fn stop_and_restart_keep_everything_but_connections() {
     assert_eq!(again.call(&exists("/e")).await.unwrap().header.err, ErrorCode::Ok);
 }
 
-#[tokio::test]
-async fn an_expired_session_is_closed_silently() {
-    let server = TestingServer::start().await.unwrap();
-    let mut a = Raw::connect(&server.connect_string()).await;
-    assert_eq!(server.session_ids(), [a.session_id]);
-    assert!(server.expire_session(a.session_id));
-    assert_eq!(a.frame().await, None);
-    assert!(!server.expire_session(a.session_id));
-    let mut b = Raw::connect(&server.connect_string()).await;
-    assert_eq!(server.cut_session(b.session_id), 1);
-    assert!(b.ends().await);
-    assert_eq!(server.session_ids(), [b.session_id]);
-}
-
 /// By the clock, without a call: the alarm of a server rings by itself.
 #[tokio::test]
 async fn a_silent_session_expires_by_the_clock() {
@@ -248,65 +201,4 @@ async fn a_silent_session_expires_by_the_clock() {
     assert_eq!(a.time_out, 40);
     assert!(a.ends().await);
     assert_eq!(server.session_ids(), []);
-}
-
-#[tokio::test]
-async fn a_held_server_accepts_and_says_nothing_until_it_goes_on() {
-    let server = TestingServer::start().await.unwrap();
-    let mut a = Raw::connect(&server.connect_string()).await;
-    server.stall();
-    let xid = a.send(&exists("/")).await;
-    let silent = timeout(Duration::from_millis(50), a.stream.peek(&mut [0])).await;
-    assert!(silent.is_err());
-    server.resume();
-    assert_eq!(a.reply_to(xid).await.unwrap().header.err, ErrorCode::Ok);
-}
-
-/// A client that sends and does not read does not stop the others, and gets all its answers.
-#[tokio::test]
-async fn a_client_that_does_not_read_is_harmless() {
-    let server = TestingServer::start().await.unwrap();
-    let mut a = Raw::connect(&server.connect_string()).await;
-    let data = vec![7; 500_000];
-    a.send_op(OpCode::Create, &create("/big", &data, 0)).await;
-    a.answer().await.unwrap();
-    let mut last = 0;
-    for _ in 0..200 {
-        let read = ReadRequest { path: "/big".into(), watch: false };
-        last = a.send(&operation::GetData(read)).await;
-    }
-    let mut b = Raw::connect(&server.connect_string()).await;
-    assert_eq!(b.call(&exists("/big")).await.unwrap().header.err, ErrorCode::Ok);
-    assert_eq!(a.reply_to(last).await.unwrap().body.len(), 500_000 + 4 + 68);
-}
-
-/// The same server without a socket.
-#[tokio::test]
-async fn memory_is_as_good_as_a_socket() {
-    let server = TestingServer::start().await.unwrap();
-    let mut stream = server.connect().unwrap();
-    stream.write_all(b"ruok").await.unwrap();
-    let mut text = String::new();
-    timeout(DEADLINE, stream.read_to_string(&mut text)).await.unwrap().unwrap();
-    assert_eq!(text, "imok");
-}
-
-/// A follower takes over; a client continues its session at another member.
-#[tokio::test]
-async fn a_cluster_survives_its_leader() {
-    let cluster = TestingCluster::start(3).await.unwrap();
-    assert_eq!((cluster.leader(), cluster.role(2)), (Some(0), Role::Follower));
-    let addr = |member| cluster.addr(member).unwrap().to_string();
-    let mut a = Raw::connect(&addr(0)).await;
-    a.send_op(OpCode::Create2, &create("/e", b"", 1)).await;
-    a.answer().await.unwrap();
-    cluster.stop(0);
-    assert!(a.ends().await);
-    assert_eq!(cluster.leader(), Some(1));
-    let mut again = Raw::attach(&addr(2), a.session_id, &a.passwd, 10_000).await.unwrap();
-    assert_eq!(again.call(&exists("/e")).await.unwrap().header.err, ErrorCode::Ok);
-    cluster.restart(0).await.unwrap();
-    assert_eq!(cluster.role(0), Role::Follower);
-    let mut third = Raw::connect(&addr(0)).await;
-    assert_eq!(third.call(&exists("/e")).await.unwrap().header.err, ErrorCode::Ok);
 }

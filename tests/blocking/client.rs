@@ -1,30 +1,17 @@
 //! The client: nodes, other calls, watches, states, retries, limits of time.
 
-use std::{future, thread, time::Duration};
+use docent::{EventType, blocking::Allow, retry::RetryNTimes, watch::OnDrop};
+use std::future;
 
-use docent::{
-    AddWatchMode, ConnectionState, CreateMode, CreateOptions, ErrorKind, EventType, Outcome,
-    blocking::{Allow, wait, wait_timeout},
-    retry::RetryNTimes,
-    session::StateEvent,
-    watch::OnDrop,
-};
-
-use crate::{
-    server::Server,
-    support::{DEADLINE, eventually_blocking},
-};
+use super::*;
 
 blocking_on_both_servers! {
     nodes_are_created_read_written_and_deleted
-    every_call_of_the_async_client_is_waited_for
     a_one_shot_watch_is_an_iterator_of_one_event
     a_persistent_watch_is_an_iterator_until_the_client_ends
     a_wait_ends_with_its_timeout_or_its_event
-    states_end_with_the_client
     a_retry_calls_blocking_methods
     run_closes_the_session_in_every_case
-    threads_share_a_client
 }
 
 /// Shorter than anything that a test waits for.
@@ -59,28 +46,6 @@ fn nodes_are_created_read_written_and_deleted(server: Server) {
     let below = client.wrap(client.with_chroot(&server.fixture.path).unwrap());
     below.delete_recursive("/a").unwrap();
     assert_eq!(client.exists(&path).unwrap(), None);
-}
-
-fn every_call_of_the_async_client_is_waited_for(server: Server) {
-    let client = server.client();
-    let path = server.path("one");
-    client.ensure_path(&server.fixture.path, CreateMode::Persistent).unwrap();
-    let mut transaction = client.transaction();
-    transaction.create(&path, b"1", CreateMode::Persistent).set_data(&path, b"2", Some(0));
-    assert_eq!(wait(|| transaction.commit()).unwrap().len(), 2);
-    assert_eq!(wait(|| transaction.commit()).unwrap_err().kind(), ErrorKind::NodeExists);
-    let refused = wait(|| client.transaction().check(&path, Some(7)).commit()).unwrap_err();
-    assert_eq!((refused.kind(), refused.index()), (ErrorKind::BadVersion, Some(0)));
-    let (acl, stat) = wait(|| client.get_acl(&path)).unwrap();
-    assert_eq!((acl.to_vec(), stat.version), (docent::acl::OPEN_ACL_UNSAFE.to_vec(), 1));
-    let read =
-        wait_timeout(DEADLINE, || client.as_async().get_data(&path).allow(ErrorKind::NoNode));
-    assert_eq!(read.unwrap().unwrap().unwrap().data, "2");
-    // Many in flight at once.
-    let calls: Vec<_> = (0..100).map(|_| client.as_async().exists(&path)).collect();
-    for call in calls {
-        assert!(wait(|| call).unwrap().is_some());
-    }
 }
 
 fn a_one_shot_watch_is_an_iterator_of_one_event(server: Server) {
@@ -146,19 +111,6 @@ fn a_wait_ends_with_its_timeout_or_its_event(server: Server) {
     }
 }
 
-fn states_end_with_the_client(server: Server) {
-    let client = server.client();
-    let states = client.states();
-    let later = client.wrap(client.state());
-    let waiting = thread::spawn(move || later.map(Result::unwrap).last());
-    client.close().unwrap();
-    let states: Vec<_> = states.map(Result::unwrap).collect();
-    assert_eq!(states, [StateEvent::State(ConnectionState::Connected)]);
-    assert_eq!(client.ended(), Some(ErrorKind::Closed));
-    assert_eq!(client.exists("/").unwrap_err().kind(), ErrorKind::Closed);
-    assert_eq!(waiting.join().unwrap().flatten(), None, "the state after the end");
-}
-
 // Case (Programs without async): a blocking call within a retry, on a thread that is waiting
 // already.
 fn a_retry_calls_blocking_methods(server: Server) {
@@ -200,20 +152,4 @@ fn run_closes_the_session_in_every_case(server: Server) {
     assert!(panicked.is_err());
     assert_eq!(kept.ended(), Some(ErrorKind::Closed));
     assert_eq!(observer.exists(&path).unwrap(), None);
-}
-
-fn threads_share_a_client(server: Server) {
-    let client = server.client();
-    client.ensure_path(&server.fixture.path, CreateMode::Persistent).unwrap();
-    let path = server.path("n-");
-    thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
-                for _ in 0..20 {
-                    client.create(&path, b"", CreateMode::PersistentSequential).unwrap();
-                }
-            });
-        }
-    });
-    assert_eq!(client.get_children(&server.fixture.path).unwrap().len(), 160);
 }

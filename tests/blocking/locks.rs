@@ -1,63 +1,24 @@
 //! Locks and guards, from several threads.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
-    },
-    thread,
-    time::Duration,
-};
-
 use docent::{
-    AddWatchMode, CreateMode, Error, LockOptions, Owner,
+    LockOptions,
     blocking::{
-        Client, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-        InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockGuard, StrictMutex, wait,
+        InterProcessMultiLock, InterProcessReadWriteLock, InterProcessSemaphoreMutex, LockGuard,
+        StrictMutex,
     },
 };
+use std::sync::Arc;
 
-use crate::{
-    server::Server,
-    support::{DEADLINE, eventually_blocking},
-};
+use super::*;
 
 blocking_on_both_servers! {
-    threads_of_several_clients_hold_a_mutex_one_after_the_other
     a_guard_is_released_and_dropped_on_other_threads
     a_lost_lock_wakes_the_thread_that_waits_for_it
     every_lock_is_acquired_and_released
-    an_owner_enters_again
     a_strict_hold_is_renewed_while_only_its_guard_is_left
 }
 
 const SHORT: Duration = Duration::from_millis(50);
-
-fn threads_of_several_clients_hold_a_mutex_one_after_the_other(server: Server) {
-    let (inside, holds) = (AtomicU32::new(0), AtomicU32::new(0));
-    let path = server.path("mutex");
-    let clients = [server.client(), server.client()];
-    thread::scope(|scope| {
-        for thread in 0..6 {
-            let mutex = InterProcessMutex::new(&clients[thread % 2], &path).unwrap();
-            let (inside, holds) = (&inside, &holds);
-            scope.spawn(move || {
-                let mut last = 0;
-                for _ in 0..5 {
-                    let guard = mutex.acquire().unwrap();
-                    assert_eq!(inside.fetch_add(1, SeqCst), 0, "two threads hold the lock");
-                    let token = guard.fencing_token().unwrap();
-                    assert!(guard.is_held() && token > last, "{token} after {last}");
-                    last = token;
-                    holds.fetch_add(1, SeqCst);
-                    inside.fetch_sub(1, SeqCst);
-                    guard.release().unwrap();
-                }
-            });
-        }
-    });
-    assert_eq!(holds.load(SeqCst), 30);
-}
 
 // Case (Programs without async): a guard is released or dropped on another thread.
 fn a_guard_is_released_and_dropped_on_other_threads(server: Server) {
@@ -143,15 +104,6 @@ fn every_lock_is_acquired_and_released(server: Server) {
     let readers = [lock.read_lock().acquire().unwrap(), lock.read_lock().acquire().unwrap()];
     assert!(lock.write_lock().acquire_timeout(SHORT).unwrap().is_none());
     drop(readers);
-}
-
-fn an_owner_enters_again(server: Server) {
-    let mutex = InterProcessMutex::new(&server.client(), &server.path("mutex")).unwrap();
-    let owner = Owner::new();
-    let (outer, inner) = (mutex.acquire_as(&owner).unwrap(), mutex.acquire_as(&owner).unwrap());
-    assert_eq!(wait(|| mutex.participants()).unwrap(), [inner.path()]);
-    outer.release().unwrap();
-    assert!(inner.is_held() && mutex.is_owned_by(&owner));
 }
 
 // Case (Programs without async): the connection breaks while threads wait.

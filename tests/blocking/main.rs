@@ -10,3 +10,17 @@ mod end;
 mod locks;
 mod recipes;
 mod runtimes;
+
+use crate::{
+    server::Server,
+    support::{DEADLINE, eventually_blocking},
+};
+use docent::{
+    AddWatchMode, CacheOptions, Config, CreateMode, CreateOptions, CuratorCache, Error, ErrorKind,
+    Outcome,
+    blocking::{
+        Client, InterProcessMutex, InterProcessSemaphoreV2, LeaderLatch, wait, wait_timeout,
+    },
+};
+use docent_discovery::{ServiceDiscovery, ServiceInstance};
+use std::{future::Future, thread, time::Duration};

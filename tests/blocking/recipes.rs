@@ -1,34 +1,18 @@
 //! Leaderships, numbers, and recipes without methods that wait.
 
-use std::{thread, time::Duration};
-
 use docent::{
-    CacheEvent, CacheOptions, CreateMode, CreateOptions, CuratorCache, DistributedDoubleBarrier,
-    ErrorKind, GroupMember, PersistentNode, SharedValue,
-    blocking::{
-        DistributedAtomicInteger, DistributedAtomicLong, LeaderLatch, LeaderSelector, wait,
-        wait_timeout,
-    },
+    CacheEvent,
+    blocking::{DistributedAtomicInteger, DistributedAtomicLong, LeaderSelector},
     leader::{CloseMode, LeadershipChange, Term},
-    nodes::NodeEvent,
 };
-use docent_discovery::{ServiceCacheEvent, ServiceDiscovery, ServiceInstance};
 
-use crate::{
-    server::Server,
-    support::{DEADLINE, eventually_blocking},
-};
+use super::*;
 
 blocking_on_both_servers! {
     a_latch_leads_after_the_one_before_it
     a_selector_leads_while_its_closure_runs
     numbers_are_counted_by_threads
-    a_node_is_kept_present
-    members_see_each_other
-    a_value_is_shared
     a_cache_has_events
-    members_of_a_barrier_enter_and_leave
-    a_service_is_followed_by_a_thread
 }
 
 const SHORT: Duration = Duration::from_millis(50);
@@ -96,47 +80,6 @@ fn numbers_are_counted_by_threads(server: Server) {
     assert_eq!(small.add(-2).unwrap().post_value, Some(-2));
 }
 
-fn a_node_is_kept_present(server: Server) {
-    let client = server.client();
-    client.ensure_path(&server.fixture.path, CreateMode::Persistent).unwrap();
-    let path = server.path("kept");
-    let node = PersistentNode::start(&client, &path, CreateMode::Ephemeral, "1").unwrap();
-    let mut events = client.wrap(node.events());
-    assert_eq!(wait(|| node.created()).unwrap(), path);
-    server.client().delete(&path, None).unwrap();
-    let again = |event: &Result<NodeEvent, _>| matches!(event, Ok(NodeEvent::Created { .. }));
-    assert_eq!(events.by_ref().filter(again).take(2).count(), 2);
-    wait(|| node.close()).unwrap();
-    assert!(events.all(|event| event.is_ok()), "events end with the node");
-}
-
-fn members_see_each_other(server: Server) {
-    let path = server.path("group");
-    let client = server.client();
-    let one = client.wrap(GroupMember::join(&client, &path, "one", "1").unwrap());
-    let two = GroupMember::join(&client, &path, "two", "2").unwrap();
-    let mut view = one.wrap(one.view());
-    drop(client);
-    assert!(view.by_ref().any(|members| members.unwrap().unwrap().len() == 2));
-    wait(|| two.leave()).unwrap();
-    assert!(view.by_ref().any(|members| members.unwrap().unwrap().len() == 1));
-    wait(|| one.leave()).unwrap();
-    assert!(view.all(|members| members.unwrap().is_ok()), "it ends");
-}
-
-fn a_value_is_shared(server: Server) {
-    let client = server.client();
-    let path = server.path("value");
-    let here = wait(|| SharedValue::start(&client, &path, "seed")).unwrap();
-    let there = wait(|| SharedValue::start(&client, &path, "other")).unwrap();
-    let mut changes = client.wrap(there.subscribe());
-    assert_eq!(changes.timeout_iter(SHORT).count(), 0);
-    wait(|| here.set_value("new")).unwrap();
-    assert_eq!(changes.next().unwrap().unwrap().value, "new");
-    drop((here, there));
-    assert!(changes.next().is_none(), "it ends with the value");
-}
-
 // Case (Programs without async): a thread that waits for events when their recipe or their client
 // ends.
 fn a_cache_has_events(server: Server) {
@@ -171,45 +114,4 @@ fn a_cache_has_events(server: Server) {
     .unwrap();
     assert_eq!(reader.join().unwrap(), 0);
     assert_eq!(wait(|| cache.initialized()).unwrap_err().kind(), ErrorKind::Closed);
-}
-
-fn members_of_a_barrier_enter_and_leave(server: Server) {
-    let path = server.path("double");
-    let clients = [server.client(), server.client()];
-    let mut alone = DistributedDoubleBarrier::new(&clients[0], &path, 2).unwrap();
-    assert!(!wait(|| alone.enter_timeout(SHORT)).unwrap());
-    thread::scope(|scope| {
-        for client in &clients {
-            scope.spawn(|| {
-                let member = DistributedDoubleBarrier::new(client, &path, 2).unwrap();
-                let mut member = client.wrap(member);
-                wait(|| member.enter()).unwrap();
-                assert!(member.is_inside());
-                assert!(wait_timeout(DEADLINE, || member.leave()).unwrap().is_some());
-            });
-        }
-    });
-}
-
-// Case (Programs without async): a discovery, its cache and its provider are dropped on another
-// thread, or as the last of their client.
-fn a_service_is_followed_by_a_thread(server: Server) {
-    let (client, observer) = (server.client(), server.client());
-    let ours = ServiceDiscovery::new(&client, &server.fixture.path).unwrap();
-    let theirs = ServiceDiscovery::new(&observer, &server.fixture.path).unwrap();
-    let cache = theirs.service_cache("web").unwrap();
-    let mut events = cache.events();
-    wait(|| ours.register(ServiceInstance::new("web", "a").with_port(1))).unwrap();
-    while !matches!(
-        wait(async || Ok(events.next().await)).unwrap().expect("an event"),
-        ServiceCacheEvent::Added { .. }
-    ) {}
-    assert_eq!(wait(|| ours.query_for_instances("web")).unwrap()[0].port(), Some(1));
-    // The discovery is dropped on another thread than the one that made it.
-    thread::spawn(move || drop(ours)).join().unwrap();
-    eventually_blocking("no instance", || cache.instances().is_empty().then_some(()));
-    let reader =
-        thread::spawn(move || while wait(async || Ok(events.next().await)).unwrap().is_some() {});
-    drop((cache, theirs));
-    reader.join().unwrap();
 }

@@ -1,19 +1,10 @@
 //! Calls inside and beside runtimes.
 
-use std::{future::Future, sync::mpsc, thread};
-
-use docent::{
-    Config, CreateMode, Error, ErrorKind, Outcome, Revoker,
-    blocking::{Client, InterProcessMutex, wait, wait_timeout},
-    retry::RetryForever,
-};
-use docent_discovery::{ServiceDiscovery, ServiceInstance};
+use docent::{Revoker, retry::RetryForever};
+use std::sync::mpsc;
 use tokio::runtime::{Builder, Handle};
 
-use crate::{
-    server::Server,
-    support::{DEADLINE, eventually_blocking},
-};
+use super::*;
 
 blocking_on_both_servers! {
     calls_inside_a_runtime_are_refused

@@ -1,9 +1,6 @@
 //! A server for tests without async: it runs in its own runtime.
 
-use std::{future::Future, time::Duration};
-
-use docent::{Config, blocking::Client};
-
+use super::*;
 use crate::support::fixture::Fixture;
 
 /// Runs each test on both servers.

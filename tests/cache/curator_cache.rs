@@ -2,54 +2,24 @@
 //! `TestCuratorCache`, `TestCuratorCacheEdges`, `TestCuratorCacheEventOrdering` and `TestCuratorCacheWrappers` have the
 //! Java name above them.
 
-use docent::{CacheEvent, CacheOptions, Client, CreateMode, CuratorCache, ErrorKind};
-
-use crate::{
-    Fixture, expect, expect_all, list, lists, next, short,
-    support::{has_watches, within_deadline},
-};
+use super::*;
+use crate::support::{has_watches, within_deadline};
 
 on_both_servers! {
-    a_tree_is_loaded_and_followed
     a_filter_leaves_out_nodes_and_their_descendants
     a_slow_reader_receives_a_snapshot_and_delays_nothing
     a_snapshot_and_its_events_fit
     a_dropped_cache_removes_its_watch
     a_cache_of_an_invalid_path_is_refused
-    a_new_session_resyncs_by_identity
     own_writes_become_events
 }
 
-mod versions {
-    use docent_testing::server::Version;
-
-    macro_rules! in_all_versions {
-        ($($test:ident)*) => {
-            $(
-                mod $test {
-                    #[tokio::test]
-                    async fn v3_4() {
-                        super::super::$test(crate::of_version(super::Version::V3_4).await).await;
-                    }
-                    #[tokio::test]
-                    async fn v3_6() {
-                        super::super::$test(crate::of_version(super::Version::V3_6).await).await;
-                    }
-                    #[tokio::test]
-                    async fn v3_8() {
-                        super::super::$test(crate::of_version(super::Version::V3_8).await).await;
-                    }
-                }
-            )*
-        };
-    }
-
-    in_all_versions! {
-        a_tree_is_loaded_and_followed
-        a_filter_leaves_out_nodes_and_their_descendants
-        a_closed_cache_is_empty
-        a_new_session_resyncs_by_identity
-        own_writes_become_events
+/// Servers before 3.6 have one-shot watches only, and those before 3.9 events without a zxid.
+#[tokio::test]
+async fn older_servers_have_the_same_events() {
+    for version in [Version::V3_4, Version::V3_6, Version::V3_8] {
+        a_filter_leaves_out_nodes_and_their_descendants(crate::of_version(version).await).await;
+        own_writes_become_events(crate::of_version(version).await).await;
     }
 }
 
@@ -75,28 +45,6 @@ async fn populated(fixture: &Fixture) -> (Client, String) {
 
 const LOADED: [&str; 4] =
     ["created  1 root", "created /a 0 A", "created /b 0 B", "created /b/c 0 C"];
-
-/// `TestCuratorCacheEventOrdering.testEventOrdering`, `TestCuratorCacheWrappers.testTreeCache`.
-async fn a_tree_is_loaded_and_followed(fixture: Fixture) {
-    let (observer, path) = populated(&fixture).await;
-    let (a, _tap) = fixture.client("A").await;
-    let options = CacheOptions::default();
-    let (cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
-    expect_all(&mut events, &path, &LOADED, "initialized 4").await;
-    assert!(cache.is_initialized() && !cache.is_stale() && cache.failures().is_empty());
-    assert_eq!(list(&cache, &path), [" 1 root", "/a 0 A", "/b 0 B", "/b/c 0 C"]);
-    assert_eq!(cache.children(&path).len(), 2);
-    assert!(cache.get(&format!("{path}/x")).is_none());
-    set(&observer, &format!("{path}/b/c"), "C2").await;
-    expect(&mut events, &path, &["changed /b/c 1 C2 was 0 C"]).await;
-    make(&observer, &format!("{path}/n"), "N").await;
-    expect(&mut events, &path, &["created /n 0 N"]).await;
-    make(&observer, &format!("{path}/n/k"), "K").await;
-    expect(&mut events, &path, &["created /n/k 0 K"]).await;
-    observer.delete(&format!("{path}/b/c"), None).await.unwrap();
-    expect(&mut events, &path, &["deleted /b/c 1 C2"]).await;
-    lists(&cache, &path, &[" 1 root", "/a 0 A", "/b 0 B", "/n 0 N", "/n/k 0 K"]).await;
-}
 
 async fn a_filter_leaves_out_nodes_and_their_descendants(fixture: Fixture) {
     let (observer, path) = populated(&fixture).await;
@@ -154,21 +102,6 @@ async fn a_snapshot_and_its_events_fit(fixture: Fixture) {
     }
 }
 
-/// `TestCuratorCache.testClearOnClose`.
-async fn a_closed_cache_is_empty(fixture: Fixture) {
-    let (_observer, path) = populated(&fixture).await;
-    let (a, _tap) = fixture.client("A").await;
-    let options = CacheOptions::default();
-    let (cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
-    within_deadline("the load", cache.initialized()).await.unwrap();
-    within_deadline("the close", cache.close()).await;
-    assert!(cache.is_empty());
-    assert_eq!(cache.initialized().await.unwrap_err().kind(), ErrorKind::Closed);
-    expect_all(&mut events, &path, &LOADED, "initialized 4").await;
-    assert!(within_deadline("the end", events.next()).await.is_none());
-    assert!(cache.events().next().await.is_none());
-}
-
 async fn a_dropped_cache_removes_its_watch(fixture: Fixture) {
     let (_observer, path) = populated(&fixture).await;
     let (a, _tap) = fixture.client("A").await;
@@ -185,47 +118,6 @@ async fn a_cache_of_an_invalid_path_is_refused(fixture: Fixture) {
         let refused = CuratorCache::start(&a, path).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidPath, "{path}");
     }
-}
-
-/// Changes that leave `version` and `cversion` as they were: C1.
-async fn swap(observer: &Client, path: &str) {
-    let at = |below: &str| format!("{path}/{below}");
-    // The same version, other data.
-    observer.delete(&at("a"), None).await.unwrap();
-    make(observer, &at("a"), "A'").await;
-    // The same cversion, another child.
-    observer.delete(&at("b/c"), None).await.unwrap();
-    observer.delete(&at("b"), None).await.unwrap();
-    make(observer, &at("b"), "B").await;
-    make(observer, &at("b/d"), "D").await;
-}
-
-const SWAPPED: [&str; 7] = [
-    "stale",
-    "deleted /a 0 A",
-    "created /a 0 A'",
-    "deleted /b/c 0 C",
-    "deleted /b 0 B",
-    "created /b 0 B",
-    "created /b/d 0 D",
-];
-
-/// `TestCuratorCacheEdges.testServerLoss`.
-async fn a_new_session_resyncs_by_identity(fixture: Fixture) {
-    let (observer, path) = populated(&fixture).await;
-    let (a, tap) = fixture.client("A").await;
-    let options = CacheOptions::default();
-    let (cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
-    expect_all(&mut events, &path, &LOADED, "initialized 4").await;
-    tap.refuse().await.unwrap();
-    tap.kill_session(crate::support::DEADLINE).await.unwrap();
-    swap(&observer, &path).await;
-    tap.accept().await.unwrap();
-    expect_all(&mut events, &path, &SWAPPED, "resynced 4").await;
-    assert_eq!(list(&cache, &path), [" 1 root", "/a 0 A'", "/b 0 B", "/b/d 0 D"]);
-    // The new watch works.
-    set(&observer, &path, "two").await;
-    expect(&mut events, &path, &["changed  2 two was 1 root"]).await;
 }
 
 /// The event of an own write comes before its reply.

@@ -1,21 +1,10 @@
 //! Lost replies, limits, refusals: where Curator's cache ends up incomplete.
 
-use std::{sync::Arc, time::Duration};
+use docent::Config;
+use docent_testing::{fault::Fault, tap::Record};
 
-use docent::{
-    CacheEvent, CacheOptions, Client, Config, CreateMode, CuratorCache, ErrorKind, OpCode,
-};
-use docent_testing::{
-    TestingServer,
-    fault::Fault,
-    server::{self, Version},
-    tap::Record,
-};
-
-use crate::{
-    Fixture, count, expect, expect_all, list, ms, next,
-    support::{DEADLINE, eventually, in_process, pending_and_watches, within_deadline},
-};
+use super::*;
+use crate::support::{DEADLINE, eventually, in_process, pending_and_watches, within_deadline};
 
 on_both_servers! {
     a_lost_read_is_repeated_before_the_cache_is_initialized

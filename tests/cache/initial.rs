@@ -1,14 +1,9 @@
 //! Caches that begin with nodes of an earlier one: of a wider cache, and of a server that is ahead.
 
-use docent::{
-    CacheEvent, CacheOptions, Client, CreateMode, CuratorCache, OpCode, cache::CachedNode,
-};
 use docent_testing::{TestingCluster, server};
 
-use crate::{
-    Fixture, count, list,
-    support::{eventually, within_deadline},
-};
+use super::*;
+use crate::support::{eventually, within_deadline};
 
 async fn create(client: &Client, paths: &[&str], data: &[u8]) {
     for path in paths {

@@ -9,12 +9,16 @@ mod faults;
 mod initial;
 mod model;
 
-use docent::{CacheEvent, CuratorCache, Events, OpCode, cache::CachedNode};
+use docent::{
+    CacheEvent, CacheOptions, Client, CreateMode, CuratorCache, ErrorKind, Events, OpCode,
+    cache::CachedNode,
+};
 use docent_testing::{
     TestingServer,
     server::{self, Version},
 };
-use support::{eventually, fixture::Fixture, ms, within_deadline};
+use std::{sync::Arc, time::Duration};
+use support::{fixture::Fixture, ms, within_deadline};
 
 /// An embedded server of a version, behind a tap.
 async fn of_version(version: Version) -> Fixture {
@@ -81,14 +85,6 @@ fn list(cache: &CuratorCache, root: &str) -> Vec<String> {
         format!("{below} {} {data}", node.stat().version)
     };
     cache.snapshot().iter().map(text).collect()
-}
-
-/// Waits until the cache has these nodes.
-async fn lists(cache: &CuratorCache, root: &str, wanted: &[&str]) {
-    eventually(&format!("{wanted:?}, now {:?}", list(cache, root)), async || {
-        (list(cache, root) == wanted).then_some(())
-    })
-    .await;
 }
 
 /// The number of requests of one operation.

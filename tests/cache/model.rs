@@ -1,21 +1,10 @@
 //! Random changes of a tree, cut connections and lost sessions, in virtual time. The cache converges to the tree, shows
 //! no node that never was, and its events describe it completely.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
-
 use bytes::Bytes;
-use docent::{
-    CacheEvent, CacheOptions, CreateMode, CuratorCache, ErrorKind, Events, cache::CachedNode,
-};
-use docent_testing::{
-    TestingServer,
-    server::{self, Version},
-};
+use std::collections::{BTreeMap, HashSet};
 
+use super::*;
 use crate::support::{
     in_process::{client, config},
     within_deadline,

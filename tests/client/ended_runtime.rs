@@ -1,25 +1,15 @@
 //! Programs that end without a close, with recipes in use: a runtime of several threads drops the tasks of the client and
 //! of the recipes in any order. Sessions last 40 s or more, so nodes that are gone earlier were in a closed session.
 
-use std::time::Duration;
-
 use docent::{
-    Client, Config, CreateMode,
     barriers::DistributedDoubleBarrier,
     leader::LeaderLatch,
     locks::StrictMutex,
     nodes::{GroupMember, PersistentNode},
 };
-use docent_testing::TestingServer;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{
-    support::{
-        certificates::Authority,
-        real::{real_server, unique_path},
-    },
-    tls::{certificate_of, embedded, trust},
-};
+use super::*;
 
 fn runtime(threads: usize) -> Runtime {
     Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap()

@@ -1,24 +1,18 @@
 //! A server that never stops sending, on a transport that is always ready: tasks beside the client's still run. tokio's
 //! own sockets hide this, because they are pending from time to time.
 
-use std::{
-    collections::VecDeque,
-    io,
-    pin::Pin,
-    task::{Context, Poll, Waker},
-    time::{Duration, Instant},
-};
-
-use docent::{
-    AddWatchMode, Config, EventType,
-    config::Host,
-    runtime::{ByteStream, Connecting, Transport},
-    watch::KeeperState,
-};
+use docent::watch::KeeperState;
 use docent_protocol::{
     Encode as _, ErrorCode, WatcherEvent, connect::ConnectResponse, frame, reply::ReplyHeader, xid,
 };
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::*;
 
 #[path = "../examples/smol/runtime.rs"]
 mod smol_runtime;

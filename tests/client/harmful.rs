@@ -1,13 +1,12 @@
 //! Writes that would stop a server are refused, and nothing is sent. On the embedded server alone: a real one that received
 //! one of them would not start again.
 
-use docent::{Client, Config, CreateMode, CreateOptions, Error, ErrorKind, OpCode, Outcome};
 use docent_protocol::{
     operation::{ApplicationOperation, Create, Multi, SetData, Write},
     request::SetDataRequest,
 };
 
-use crate::support::fixture::Fixture;
+use super::*;
 
 const ROOT: &str = "/zookeeper/quota/zookeeper_limits";
 const LIMITS: &str = "/zookeeper/quota/app/zookeeper_limits";

@@ -1,17 +1,8 @@
 //! ClickHouse Keeper, as its issues describe it: the gaps in `docs/KEEPER.md`, each with the client, locks or a cache.
 
-use std::time::Duration;
+use docent::{CuratorCache, InterProcessMutex};
 
-use docent::{
-    AddWatchMode, Client, Config, CreateMode, CuratorCache, ErrorKind, InterProcessMutex, OpCode,
-    Outcome, Ttl, client::Read,
-};
-use docent_testing::{
-    TestingCluster, TestingServer,
-    server::{self, Version},
-};
-
-use crate::support::{eventually, fixture::Fixture, within_deadline};
+use super::*;
 
 const KEEPERS: [Version; 4] =
     [Version::Keeper24, Version::Keeper26_1, Version::Keeper26, Version::Keeper26_6];
@@ -24,25 +15,6 @@ async fn fixture(version: Version) -> Fixture {
 
 fn session_id(client: &Client) -> Option<i64> {
     client.session().map(|lease| lease.session_id())
-}
-
-#[tokio::test]
-async fn the_operations_of_zookeeper_3_4_work_on_a_keeper() {
-    for version in KEEPERS {
-        let fixture = fixture(version).await;
-        let (client, _tap) = fixture.client("A").await;
-        client.create("/a", b"1", CreateMode::Persistent).await.unwrap();
-        let (node, mut watcher) = client.get_data_and_watch("/a").await.unwrap();
-        client.set_data("/a", b"2", Some(node.stat.version)).await.unwrap();
-        assert_eq!(&*within_deadline("the event", watcher.next()).await.unwrap().path, "/a");
-        let mut transaction = client.transaction();
-        transaction.check("/a", Some(1)).create("/a/b", b"", CreateMode::Ephemeral);
-        transaction.commit().await.unwrap();
-        let read = client.multi_read(&[Read::GetData("/a"), Read::GetChildren("/a")]).await;
-        assert!(read.unwrap().iter().all(Result::is_ok), "{version}");
-        client.ensure_path("/c/d", CreateMode::Persistent).await.unwrap();
-        assert_eq!(client.metrics().sessions, 1, "{version}");
-    }
 }
 
 /// A lost connection is a lost session (ClickHouse#116690): the server gives another one, and docent says so.
@@ -88,21 +60,6 @@ async fn a_lock_is_acquired_on_a_keeper_without_create2() {
     let creates = fixture.tap.trace();
     let count = |op| creates.iter().filter(|record| record.is_request(op)).count();
     assert_eq!((count(OpCode::Create2), count(OpCode::RemoveWatches)), (2, 0));
-}
-
-#[tokio::test]
-async fn a_lock_is_acquired_on_a_keeper_with_create2() {
-    let fixture = fixture(Version::Keeper26).await;
-    let (client, _tap) = fixture.client("A").await;
-    client.create("/locks", b"", CreateMode::Persistent).await.unwrap();
-    client.create("/locks/a", b"", CreateMode::Persistent).await.unwrap();
-    let mutex = InterProcessMutex::new(&client, "/locks/a").unwrap();
-    let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
-    let other = InterProcessMutex::new(&client, "/locks/a").unwrap();
-    assert!(other.acquire_timeout(Duration::from_millis(50)).await.unwrap().is_none());
-    guard.release().await.unwrap();
-    other.acquire().await.unwrap().release().await.unwrap();
-    assert_eq!(client.metrics().sessions, 1);
 }
 
 /// ClickHouse#108908.

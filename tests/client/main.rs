@@ -14,3 +14,38 @@ mod tls;
 mod tls_renewal;
 mod tracing;
 mod x509;
+
+use crate::{
+    support::{
+        certificates::{Authority, Identity},
+        eventually,
+        fixture::Fixture,
+        real::{RealServer, real_server, unique_path},
+        within_deadline,
+    },
+    tls::{certificate_of, embedded, patient, trust},
+};
+use docent::{
+    Acl, AddWatchMode, Client, Config, ConnectionState, CreateMode, CreateOptions, Error,
+    ErrorKind, EventType, OpCode, Outcome, Perms, Ttl, Watcher, acl,
+    client::Read,
+    config::Host,
+    runtime::{ByteStream, Connecting, Transport},
+    tls::TlsOptions,
+    watch::WatcherType,
+};
+use docent_testing::{
+    TestingCluster, TestingServer,
+    server::{self, Version},
+};
+use rcgen::{CertificateParams, KeyPair};
+use std::{
+    fmt, fs, io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use xtask::{Settings, TemporaryDirectory};

@@ -1,17 +1,9 @@
 //! Servers of every version: a missing operation is detected once in a session, refused with the version it requires, and
 //! replaced where that is possible.
 
-use docent::{
-    AddWatchMode, Client, CreateMode, CreateOptions, Error, ErrorKind, OpCode, Outcome,
-    client::Read, watch::WatcherType,
-};
-use docent_testing::{
-    TestingServer,
-    server::{self, Version},
-    tap::{Record, What},
-};
+use docent_testing::tap::{Record, What};
 
-use crate::support::{eventually, fixture::Fixture, within_deadline};
+use super::*;
 
 async fn fixture(version: Version) -> Fixture {
     let config = server::Config { version, ..Default::default() };
@@ -96,44 +88,6 @@ async fn a_missing_operation_is_sent_once_to_each_version() {
             assert_eq!(client.metrics().connections, 1 + u64::from(lacks), "{context}");
             assert_eq!(client.session().unwrap().session_id(), session, "{context}");
         }
-    }
-}
-
-/// One refusal also shows that the operations of later versions are missing.
-#[tokio::test]
-async fn later_operations_are_not_sent_at_all() {
-    for version in [Version::V3_4, Version::V3_5] {
-        let fixture = fixture(version).await;
-        let (client, _tap) = fixture.client("A").await;
-        let (first, rest): (OpCode, &[OpCode]) = match version {
-            Version::V3_4 => (OpCode::RemoveWatches, &[OpCode::Create2, OpCode::AddWatch]),
-            _ => (OpCode::AddWatch, &[OpCode::MultiRead, OpCode::WhoAmI]),
-        };
-        for op in [&[first], rest].concat() {
-            let error = within_deadline("the refusal", call(&client, op)).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Unimplemented, "{op} on {version}");
-            assert_eq!(sent(&fixture, op), usize::from(op == first), "{op} on {version}");
-        }
-    }
-}
-
-/// Servers before 3.5.1 have no containers; parents are persistent nodes there.
-#[tokio::test]
-async fn parents_are_persistent_where_there_are_no_containers() {
-    for version in Version::ALL {
-        let fixture = fixture(version).await;
-        let (client, _tap) = fixture.client("A").await;
-        for path in ["/a/b/c", "/a/d/e"] {
-            let done = client.ensure_path(path, CreateMode::Container);
-            within_deadline("the parents", done).await.unwrap();
-            assert!(client.exists(path).await.unwrap().is_some(), "{version}");
-        }
-        let lacks = version == Version::V3_4;
-        assert_eq!(sent(&fixture, OpCode::CreateContainer), if lacks { 1 } else { 5 });
-        // With a chroot, for which the parents are created in the background.
-        let mode = CreateMode::PersistentWithTtl(docent::Ttl::from_millis(60_000).unwrap());
-        let result = client.ensure_path("/f/g", mode).await;
-        assert_eq!(result.is_err(), lacks, "{version}: {result:?}");
     }
 }
 

@@ -1,20 +1,9 @@
 //! Many clients that reconnect at once, and many watches that are set again at once. On the embedded
 //! server, and the watches on a real one too.
 
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use docent_testing::tap::Tap;
 
-use crate::support::{eventually, real::RealServer, within_deadline};
-use docent::{
-    Client, Config,
-    config::Host,
-    runtime::{Connecting, Transport},
-};
-use docent::{ConnectionState, CreateMode, EventType, Watcher};
-use docent_testing::{TestingServer, tap::Tap};
-use xtask::Settings;
+use super::*;
 
 /// Connections in memory, since a process may have too few sockets for this; counted.
 #[derive(Debug, Clone)]

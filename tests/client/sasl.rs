@@ -1,12 +1,6 @@
 //! SASL with a real server, whose users are in a JAAS configuration.
 
-use std::{fs, time::Duration};
-
-use crate::support::{eventually, real::RealServer, within_deadline};
-use docent::{
-    Acl, Client, Config, ConnectionState, CreateMode, CreateOptions, Error, ErrorKind, Perms,
-};
-use xtask::{Settings, TemporaryDirectory};
+use super::*;
 
 /// The users, with passwords in each of the forms that enter the digest.
 const USERS: [(&str, &str); 4] =

@@ -1,20 +1,16 @@
 //! TLS and mutual TLS, with a real server and with the embedded one.
 
-use std::{collections::BTreeSet, fs, path::PathBuf, sync::Arc, time::Duration};
-
-use crate::support::{
-    certificates::{Authority, Identity},
-    real::RealServer,
-    within_deadline,
-};
 use docent::{
-    Client, Config, CreateMode, EnsembleTracker, Error, ErrorKind,
+    EnsembleTracker,
     ensemble::{EnsembleConfig, Reconfig},
-    tls::{Tls, TlsOptions},
+    tls::Tls,
 };
-use docent_testing::{TestingCluster, TestingServer, server};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
-use xtask::{KeptPort, Settings, TemporaryDirectory};
+use docent_testing::server;
+use rcgen::{BasicConstraints, IsCa};
+use std::collections::BTreeSet;
+use xtask::KeptPort;
+
+use super::*;
 
 /// A server that speaks TLS, and its certificate authority.
 pub(crate) struct Fixture {
@@ -393,19 +389,6 @@ async fn a_port_with_or_without_tls_is_named() {
     let tls = trust(&authority).build().unwrap();
     let error = config.with_transport(tls).connect().await.unwrap_err().to_string();
     assert!(error.contains("is it a port without TLS?"), "{error}");
-}
-
-#[tokio::test]
-async fn a_cluster_speaks_tls_on_every_member() {
-    let authority = Authority::named("tests of docent");
-    let tls = Some(certificate_of(&authority.identify("server", &["127.0.0.1"])));
-    let config = server::Config { servers: 3, tls, ..server::Config::default() };
-    let cluster = TestingCluster::start_with(config).await.unwrap();
-    for member in 0..3 {
-        let config = patient(&cluster.addr(member).unwrap().to_string());
-        let tls = trust(&authority).build().unwrap();
-        config.with_transport(tls).connect().await.unwrap();
-    }
 }
 
 // Case (Ensembles that change): an ensemble for TLS alone, whose addresses are those of the secure ports (ZOOKEEPER-4276).

@@ -1,25 +1,9 @@
 //! TLS of long-lived clients: renewed files, revoked certificates, a configuration of the application, a transport below TLS.
 
-use std::{
-    fmt, fs,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
-
-use docent::{
-    Client, Config,
-    config::Host,
-    runtime::{ByteStream, Connecting, Tcp, TcpOptions, Transport},
-    tls::TlsOptions,
-};
-use docent_testing::{TestingServer, server};
+use docent::runtime::{Tcp, TcpOptions};
+use docent_testing::server;
 use rcgen::{
-    CertificateParams, CertificateRevocationListParams, KeyIdMethod, KeyPair, RevokedCertParams,
-    SerialNumber, date_time_ymd,
+    CertificateRevocationListParams, KeyIdMethod, RevokedCertParams, SerialNumber, date_time_ymd,
 };
 use tokio_rustls::{
     TlsConnector,
@@ -29,12 +13,9 @@ use tokio_rustls::{
         pki_types::{CertificateDer, ServerName, pem::PemObject as _},
     },
 };
-use xtask::TemporaryDirectory;
 
-use crate::{
-    support::{certificates::Authority, eventually},
-    tls::{certificate_of, embedded, mismatch, patient, trust},
-};
+use super::*;
+use crate::tls::mismatch;
 
 /// Waits until the client has tried to connect for some times.
 async fn several_attempts(client: &Client) {
@@ -151,15 +132,6 @@ async fn a_file_that_blocks_holds_up_neither_the_runtime_nor_the_session() {
     server.cut_connections();
     eventually("attempts", async || (client.metrics().attempts > attempts + 1).then_some(())).await;
     assert_eq!(client.metrics().connections, connections);
-}
-
-#[test]
-fn a_file_that_is_missing_at_the_start_is_named() {
-    let error = TlsOptions::new().with_roots_file("/no/such/ca.pem").build().unwrap_err();
-    assert!(error.to_string().contains("cannot read /no/such/ca.pem"), "{error}");
-    let authority = Authority::named("tests of docent");
-    let error = trust(&authority).with_crl(b"rubbish").build().unwrap_err();
-    assert!(error.to_string().contains("there is no list"), "{error}");
 }
 
 /// The list of an authority, which revokes these serial numbers.

@@ -1,18 +1,14 @@
 //! Each request is a span at level TRACE, with its operation, path and xid.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex},
-};
-
-use docent::{Client, CreateMode, OpCode};
-use docent_testing::{TestingServer, fault::Fault};
-use tracing::{
+use ::tracing::{
     Dispatch, Event, Level, Metadata, Subscriber,
     field::{Field, Visit},
     span,
 };
+use docent_testing::fault::Fault;
+use std::{collections::BTreeMap, sync::Mutex};
+
+use super::*;
 
 /// The target of the spans and of their events.
 const TARGET: &str = "docent::request";
@@ -91,7 +87,7 @@ async fn each_request_is_a_span_with_its_operation_path_and_xid() {
     let requests = Requests::default();
     // While there is only one subscriber, tracing asks the thread that comes to a callsite first.
     let _second = Dispatch::new(requests.clone());
-    let _guard = tracing::subscriber::set_default(requests.clone());
+    let _guard = ::tracing::subscriber::set_default(requests.clone());
     let server = TestingServer::start().await.unwrap();
     let tap = server.tap().await.unwrap();
     let root = Client::connect(&tap.connect_string()).await.unwrap();
@@ -127,7 +123,7 @@ async fn each_request_is_a_span_with_its_operation_path_and_xid() {
 async fn a_lost_reply_is_in_the_span() {
     let requests = Requests::default();
     let _second = Dispatch::new(requests.clone());
-    let _guard = tracing::subscriber::set_default(requests.clone());
+    let _guard = ::tracing::subscriber::set_default(requests.clone());
     let server = TestingServer::start().await.unwrap();
     let tap = server.tap().await.unwrap();
     let client = Client::connect(&tap.connect_string()).await.unwrap();

@@ -1,21 +1,10 @@
 //! The identity of a client certificate, `x509:<subject>`, as a real server and the embedded one see it.
 
-use docent::{
-    Acl, Client, Config, CreateMode, CreateOptions, ErrorKind, Perms, acl::CREATOR_ALL_ACL,
-};
-use docent_testing::{
-    TestingCluster, TestingServer,
-    server::{self, Version},
-};
+use docent::acl::CREATOR_ALL_ACL;
 use rcgen::{DistinguishedName, DnType, DnValue};
 
-use crate::{
-    support::{
-        certificates::{Authority, Identity},
-        eventually, within_deadline,
-    },
-    tls::{Fixture, certificate_of, embedded, patient, trust, with_client_roots},
-};
+use super::*;
+use crate::tls::{Fixture, with_client_roots};
 
 const STREET: &[u64] = &[2, 5, 4, 9];
 const TITLE: &[u64] = &[2, 5, 4, 12];
@@ -293,25 +282,4 @@ async fn the_scheme_is_invalid_without_client_certificates() {
     tls.replace(&certificate_of(&identity));
     let client = connect(&server.connect_string(), &authority, &alice).await;
     is(client.add_auth("x509", b"CN=alice").await, ErrorKind::AuthFailed, "x509");
-}
-
-/// ZOOKEEPER-2125 came with 3.5.
-#[tokio::test]
-async fn old_versions_do_not_know_the_scheme() {
-    let authority = Authority::named("tests of docent");
-    let tls = with_client_roots(&authority, &authority.identify("server", &["127.0.0.1"]));
-    let alice = authority.identify("alice", &[]);
-    for version in [Version::V3_4, Version::V3_5, Version::V3_6] {
-        let config =
-            server::Config { version, tls: Some(tls.clone()), ..server::Config::default() };
-        let server = TestingServer::start_with(config).await.unwrap();
-        let client = connect(&server.connect_string(), &authority, &alice).await;
-        client.create("/n", b"", CreateMode::Persistent).await.unwrap();
-        let named = [Acl::new(Perms::ALL, "x509", "CN=alice")];
-        let named = client.set_acl("/n", &named, None).await;
-        let auth = client.set_acl("/n", CREATOR_ALL_ACL, None).await;
-        let expected = (version == Version::V3_4).then_some(ErrorKind::InvalidAcl);
-        assert_eq!(auth.err().map(|error| error.kind()), expected, "{version}");
-        assert_eq!(named.err().map(|error| error.kind()), expected, "{version}");
-    }
 }

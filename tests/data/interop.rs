@@ -1,28 +1,13 @@
 //! Barriers, counters and caches with both docent and Curator in them. Source of the other side:
 //! `tests/java/CuratorData.java`.
 
-use std::time::Duration;
+use docent::{CuratorCache, DistributedAtomicInteger, cache::CachedNode};
 
-use docent::{
-    Client, CreateMode, CuratorCache, DistributedAtomicInteger, DistributedAtomicLong,
-    DistributedBarrier, OpCode, Outcome, cache::CachedNode,
-};
-use docent_testing::{
-    fault::Fault,
-    tap::{Record, TapClient},
-};
-use tokio::task::JoinHandle;
-
+use super::*;
 use crate::{
-    atomic::{changed, lock_options, options},
-    barriers::double::{both, done, entering, leaving, member},
-    support::{
-        DEADLINE, eventually,
-        fixture::Fixture,
-        ms,
-        peer::{Answer, Options, Peer, Side},
-        within_deadline,
-    },
+    atomic::{changed, options},
+    barriers::double::both,
+    support::peer::{Answer, Options, Peer, Side},
 };
 
 /// The real server, and a peer of Curator's on it; `None` if there is none.

@@ -7,3 +7,21 @@ mod atomic;
 mod barriers;
 mod interop;
 mod stale;
+
+use crate::{
+    atomic::lock_options,
+    barriers::double::{done, entering, leaving, member},
+    support::{
+        DEADLINE, cut_off, eventually, fixture::Fixture, has_watches, ms, polled, within_deadline,
+    },
+};
+use docent::{
+    AtomicOptions, Client, CreateMode, DistributedAtomicLong, DistributedBarrier,
+    DistributedDoubleBarrier, Error, LockOptions, OpCode, Outcome, retry::RetryNTimes,
+};
+use docent_testing::{
+    fault::Fault,
+    tap::{Record, TapClient},
+};
+use std::time::Duration;
+use tokio::task::JoinHandle;

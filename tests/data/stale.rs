@@ -1,15 +1,9 @@
 //! Barriers on servers with an old tree: a lagging follower, and a leader that has not applied its commits.
 
-use docent::Client;
 use docent_testing::TestingCluster;
 
-use crate::{
-    barriers::{
-        barrier,
-        double::{done, entering, leaving, member},
-    },
-    support::{DEADLINE, cut_off, eventually, fixture::Fixture, ms, within_deadline},
-};
+use super::*;
+use crate::barriers::barrier;
 
 /// A cluster with the indices of a member that lags and another one.
 async fn cluster(leader_lags: bool) -> (TestingCluster, usize, usize) {

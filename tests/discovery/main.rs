@@ -12,12 +12,15 @@ mod service_cache;
 mod service_provider;
 mod watched_instances;
 
-use std::time::Duration;
-
-use docent::{Client, LockOptions, OpCode, Stat, retry::RetryNTimes};
+use docent::{
+    Client, Config, CreateMode, ErrorKind, LockOptions, OpCode, Stat, nodes::NodeEvent,
+    retry::RetryNTimes,
+};
 use docent_discovery::{
     DiscoveryOptions, Error, JsonInstanceSerializer, ServiceDiscovery, ServiceInstance,
 };
+use docent_testing::fault::Fault;
+use std::time::Duration;
 use support::{eventually, fixture::Fixture, ms, peer::Options, within_deadline};
 
 /// The settings of the peers of the recordings.

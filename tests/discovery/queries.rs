@@ -1,18 +1,6 @@
 //! Reads of the instances of others.
 
-use docent::{Config, CreateMode, ErrorKind, OpCode};
-use docent_testing::fault::Fault;
-
 use super::*;
-
-async fn services_that_do_not_exist_have_no_instances(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    let discovery = discovery(&fixture, &a);
-    assert_eq!(discovery.query_for_names().await.unwrap(), [""; 0]);
-    assert_eq!(discovery.query_for_ids("web").await.unwrap(), [""; 0]);
-    assert_eq!(discovery.query_for_instances("web").await.unwrap(), []);
-    assert_eq!(discovery.query_for_instance("web", "i1").await.unwrap(), None);
-}
 
 /// In Curator, one node that is no instance fails the whole query.
 // Case (Service discovery): a node that is not an instance.
@@ -82,7 +70,6 @@ async fn a_query_keeps_within_the_limit_of_requests(fixture: Fixture) {
 }
 
 on_both_servers! {
-    services_that_do_not_exist_have_no_instances
     a_node_that_is_no_instance_is_left_out
     a_query_survives_a_broken_connection
     a_query_keeps_within_the_limit_of_requests

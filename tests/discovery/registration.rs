@@ -1,50 +1,11 @@
 //! What a registration leaves on the server, and when it is taken back.
 
-use docent::{CreateMode, CreateOptions, ErrorKind, OpCode};
-use docent_discovery::{ServiceDiscovery, ServiceInstance, ServiceType};
+use docent::CreateOptions;
+use docent_discovery::ServiceType;
 
 use super::*;
 
 type Written = std::pin::Pin<Box<dyn Future<Output = Result<(), Error>>>>;
-
-/// `TestServiceDiscovery.testBasic`, testUnregisterService (CURATOR-164).
-async fn an_instance_is_registered_updated_and_unregistered(fixture: Fixture) {
-    use OpCode::{Create2, CreateContainer, Delete, Exists, SetData};
-    let (a, _tap) = fixture.client("A").await;
-    let discovery = discovery(&fixture, &a);
-    fixture.create_path(&a).await;
-    let (before, path) = (fixture.tap.len(), node(&fixture, "i1"));
-    done("the registration", discovery.register(web("i1", 8080))).await;
-    // The path and its parents, and the watch.
-    let wanted = [Create2, Exists, Exists, Exists, CreateContainer, Create2, Exists];
-    fixture.sends("A", before, &wanted).await;
-    let json = r#"{"name":"web","id":"i1","address":"10.1.1.1","port":8080,"sslPort":null,"payload":null,"registrationTimeUTC":1700000000000,"serviceType":"DYNAMIC","uriSpec":null}"#;
-    assert_eq!(data(&a, &path).await, json);
-    let registered = stat(&a, &path).await;
-    assert_eq!(registered.ephemeral_owner, a.session().unwrap().session_id());
-    assert_eq!(discovery.path("web", "i1"), Some(path.clone()));
-    let before = fixture.tap.len();
-    done("the update", discovery.update(web("i1", 8081))).await;
-    fixture.sends("A", before, &[SetData, Exists]).await;
-    assert_eq!(data(&a, &path).await, json.replace("8080", "8081"));
-    assert_eq!(stat(&a, &path).await.czxid, registered.czxid);
-    // The same form again: another process may have written the node.
-    let before = fixture.tap.len();
-    done("the same", discovery.register(web("i1", 8081))).await;
-    fixture.sends("A", before, &[SetData, Exists]).await;
-    let before = fixture.tap.len();
-    done("the end", discovery.unregister("web", "i1")).await;
-    assert_eq!(fixture.sent("A", before), [Delete]);
-    assert!(a.exists(&path).await.unwrap().is_none());
-    done("nothing", discovery.unregister("web", "i1")).await;
-    assert_eq!(discovery.path("web", "i1"), None);
-    done("again", discovery.register(web("i1", 1))).await;
-    done("the close", discovery.close()).await;
-    assert!(a.exists(&path).await.unwrap().is_none());
-    let closed = within_deadline("an error", discovery.register(web("i1", 1))).await;
-    assert_eq!(closed.unwrap_err().kind(), ErrorKind::Closed);
-    done("closed twice", discovery.close()).await;
-}
 
 /// C27: in Curator, an instance that its default serializer writes is enabled for every reader.
 async fn a_disabled_instance_is_disabled_for_every_reader(fixture: Fixture) {
@@ -87,53 +48,6 @@ async fn each_call_replaces_a_change_of_an_operator(fixture: Fixture) {
     }
 }
 
-/// C33: in Curator, the close deletes permanent instances.
-async fn permanent_instances_survive_the_close_and_static_ones_do_not(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    let first = discovery(&fixture, &a);
-    let permanent = web("p", 1).with_service_type(ServiceType::Permanent);
-    for instance in [permanent.clone(), web("s", 1).with_service_type(ServiceType::Static)] {
-        done("the registration", first.register(instance)).await;
-    }
-    done("the close", first.close()).await;
-    finds(&first, &["p:1"]).await;
-    // The next run of the process takes the instance over, and ends it.
-    let second = discovery(&fixture, &a);
-    let before = stat(&a, &node(&fixture, "p")).await.czxid;
-    let moved = web("p", 2).with_service_type(ServiceType::Permanent);
-    done("the registration", second.register(moved)).await;
-    finds(&second, &["p:2"]).await;
-    assert_eq!(stat(&a, &node(&fixture, "p")).await.czxid, before);
-    done("the end", second.unregister("web", "p")).await;
-    finds(&second, &[]).await;
-    // The instance stays after the drop, too.
-    done("the registration", second.register(permanent)).await;
-    let path = second.path("web", "p").unwrap();
-    drop(second);
-    a.close().await.unwrap();
-    let observer = fixture.observer().await;
-    assert_eq!(stat(&observer, &path).await.ephemeral_owner, 0);
-    observer.delete(&path, None).await.unwrap();
-}
-
-/// C29: in Curator, the node of the other client is deleted, none is created, and success is reported.
-async fn the_instance_of_another_client_is_left_until_it_is_gone(fixture: Fixture) {
-    let ((a, _ta), (b, _tb)) = (fixture.client("A").await, fixture.client("B").await);
-    let (ours, theirs) = (discovery(&fixture, &a), discovery(&fixture, &b));
-    done("theirs", theirs.register(web("i1", 1))).await;
-    let taken = within_deadline("ours", ours.register(web("i1", 2))).await.unwrap_err();
-    assert_eq!(taken.kind(), ErrorKind::NodeExists);
-    finds(&ours, &["i1:1"]).await;
-    // A close while the id is taken leaves the other instance, too.
-    let third = discovery(&fixture, &a);
-    drop(third.register(web("i1", 3)));
-    done("the close", third.close()).await;
-    finds(&ours, &["i1:1"]).await;
-    done("the close", theirs.close()).await;
-    finds(&ours, &["i1:2"]).await;
-    done("ours", ours.register(web("i1", 2))).await;
-}
-
 async fn a_dropped_call_registers_all_the_same(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let discovery = discovery(&fixture, &a);
@@ -149,11 +63,8 @@ async fn a_dropped_call_registers_all_the_same(fixture: Fixture) {
 }
 
 on_both_servers! {
-    an_instance_is_registered_updated_and_unregistered
     a_disabled_instance_is_disabled_for_every_reader
     each_call_replaces_a_change_of_an_operator
-    permanent_instances_survive_the_close_and_static_ones_do_not
-    the_instance_of_another_client_is_left_until_it_is_gone
     a_dropped_call_registers_all_the_same
 }
 

@@ -1,8 +1,5 @@
 //! Registrations over broken connections, lost replies and lost sessions.
 
-use docent::{Config, CreateMode, OpCode, nodes::NodeEvent};
-use docent_testing::fault::Fault;
-
 use super::*;
 
 /// C39: in Curator, the address that was registered first. `TestServiceDiscovery.testCrashedServer`,

@@ -1,6 +1,5 @@
 //! The instances of a service in memory.
 
-use docent::{CreateMode, ErrorKind, OpCode};
 use docent_discovery::{Events, ServiceCache, ServiceCacheEvent};
 
 use super::*;

@@ -1,6 +1,6 @@
 //! Instances that another process writes while they are registered here (`ServiceDiscoveryBuilder.watchInstances`).
 
-use docent::{Events, nodes::NodeEvent};
+use docent::Events;
 
 use super::*;
 

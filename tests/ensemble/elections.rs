@@ -1,16 +1,9 @@
 //! An election of five processes, docent's and Curator's, on an ensemble whose leader is killed again and again.
 
-use std::{
-    collections::BTreeMap,
-    env,
-    time::{Duration, Instant},
-};
+use std::env;
 
-use crate::support::{
-    eventually,
-    peer::{Options, Outcome, Peer, Side},
-    real::RealEnsemble,
-};
+use super::*;
+use crate::support::peer::{Options, Outcome, Peer, Side};
 
 /// The election has a leader again within this time after a kill: the election of the ensemble and the reconnects take
 /// some seconds on a busy machine. If the leader's session expires meanwhile, its timeout is added.

@@ -1,13 +1,7 @@
 //! An ensemble of either kind, for tests that run on the embedded one and on a real one.
 
-use std::time::Duration;
-
-use crate::lost_members::Frozen;
-use crate::support::real::RealEnsemble;
-use crate::support::{eventually, real::four_letter_word};
-use docent::Config;
-use docent_testing::{TestingCluster, server};
-use xtask::Settings;
+use super::*;
+use crate::support::real::four_letter_word;
 
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 

@@ -1,28 +1,11 @@
 //! Clients at the right server: their preference, the return to a better server, and the spread after a rolling restart.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
-};
-
-use docent::{
-    Client, Config, ConnectionState, CreateMode, ErrorKind, InterProcessMutex, LockGuard,
-};
-use docent_testing::TestingCluster;
+use std::sync::atomic::AtomicUsize;
 use tokio::task::JoinHandle;
 use tracing::Level;
-use xtask::Settings;
 
-use crate::support::{
-    eventually, reaches,
-    real::{RealEnsemble, unique_path},
-    traced::Traced,
-    within_deadline,
-};
+use super::*;
+use crate::support::{reaches, traced::Traced};
 
 const FAILBACK: Duration = Duration::from_secs(1);
 

@@ -2,16 +2,9 @@
 //! survives, every request is answered once, no watch is lost.
 
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-use crate::support::real::{RealEnsemble, unique_path};
-use crate::support::{eventually, within_deadline};
-use docent::AddWatchMode;
-use docent::{Client, Config};
-use docent::{ConnectionState, CreateMode, EventType, Outcome};
 use xtask::Role;
+
+use super::*;
 
 /// The number of writers, each with one request in flight.
 const WRITERS: usize = 8;

@@ -14,3 +14,27 @@ mod reconfig;
 mod resumed_session;
 mod strict;
 mod tracker;
+
+use crate::{
+    ensemble::{Ensemble, TICK},
+    lost_members::Frozen,
+    support::{
+        eventually,
+        real::{RealEnsemble, unique_path},
+        within_deadline,
+    },
+};
+use docent::{
+    AddWatchMode, Client, Config, ConnectionState, CreateMode, ErrorKind, EventType,
+    InterProcessMutex, LockGuard, Outcome,
+};
+use docent_testing::{TestingCluster, server, tap::Tap};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use xtask::Settings;

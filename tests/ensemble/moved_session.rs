@@ -1,13 +1,9 @@
 //! A session that another connection, at another member, has taken over: the first connection ends, also where the
 //! server keeps it, and the client takes the session back.
 
-use crate::ensemble::Ensemble;
-use crate::support::{eventually, within_deadline};
-use docent::{Client, ErrorKind, Outcome};
-use docent_testing::{
-    TestingCluster,
-    server::{self, Version},
-};
+use docent_testing::server::{self, Version};
+
+use super::*;
 
 async fn commit(client: &Client) -> Result<(), docent::Error> {
     let mut transaction = client.transaction();

@@ -1,11 +1,7 @@
 //! The requests that an isolated member still answers, and for how long: the embedded ensemble behaves like
 //! a real one.
 
-use std::time::{Duration, Instant};
-
-use crate::ensemble::{Ensemble, TICK};
-use crate::support::{eventually, within_deadline};
-use docent::{Client, ConnectionState, CreateMode, InterProcessMutex};
+use super::*;
 
 const SYNC_LIMIT: u32 = 6;
 

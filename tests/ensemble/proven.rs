@@ -1,11 +1,8 @@
 //! The renewal of a proven bound: on a follower, on the leader, and while the leader stands still.
 
-use std::time::{Duration, Instant};
+use docent::locks::LockOptions;
 
-use crate::ensemble::Ensemble;
-use crate::lost_members::Frozen;
-use crate::support::{eventually, within_deadline};
-use docent::{Client, InterProcessMutex, LockGuard, locks::LockOptions};
+use super::*;
 
 const SYNC_LIMIT: u32 = 12;
 

@@ -1,17 +1,12 @@
 //! An ensemble without its majority: which operations it serves, and how a client leaves it again. On the
 //! embedded cluster, and on a real one.
 
-use std::time::Duration;
-
-use crate::support::{eventually, real::RealEnsemble, within_deadline};
-use docent::locks::InterProcessMutex;
-use docent::{Client, Config, session::SessionLease};
 use docent::{
-    ConnectionState, CreateMode, ErrorKind, LeaderLatch, LeaderOptions, Outcome,
-    leader::ConnectionStateErrorPolicy,
+    LeaderLatch, LeaderOptions, leader::ConnectionStateErrorPolicy, locks::InterProcessMutex,
+    session::SessionLease,
 };
-use docent_testing::{TestingCluster, server};
-use xtask::Settings;
+
+use super::*;
 
 async fn cluster() -> TestingCluster {
     let config = server::Config {
@@ -229,16 +224,4 @@ async fn select(latches: &[&LeaderLatch]) {
         latches.iter().find_map(|latch| latch.current_leadership()).map(drop)
     })
     .await;
-}
-
-#[tokio::test]
-async fn a_client_without_the_option_waits_for_a_majority() {
-    let cluster = cluster().await;
-    cluster.stop(1);
-    cluster.stop(2);
-    let client = config(&cluster).start().unwrap();
-    let waiting = client.create("/a", b"", CreateMode::Persistent);
-    cluster.restart(1).await.unwrap();
-    within_deadline("the write", waiting).await.unwrap();
-    assert_eq!(client.state().get(), Some(ConnectionState::Connected));
 }

@@ -1,22 +1,15 @@
 //! Changes of the members and quotas: the embedded servers reply as real ones do. One suite for both.
 
-use crate::{
-    ensemble::Ensemble,
-    support::{eventually, real::RealEnsemble, within_deadline},
-};
-use docent::{
-    AddWatchMode, Client, CreateMode, Error, ErrorKind, EventType, Node, Outcome, Stat,
-    ensemble::Reconfig,
-};
+use docent::{Error, Node, Stat, ensemble::Reconfig};
 use docent_protocol::{
     connect::ConnectRequest, frame, operation::SetData, request::SetDataRequest,
 };
-use docent_testing::{TestingCluster, server};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
-use xtask::Settings;
+
+use super::*;
 
 /// `super:test`.
 pub(crate) const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";

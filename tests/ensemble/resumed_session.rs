@@ -1,10 +1,7 @@
 //! A session that is resumed while a write of its earlier connection is not committed: its requests wait for that
 //! write, also on another connection. The embedded ensemble behaves like a real one.
 
-use crate::ensemble::Ensemble;
-use crate::support::{eventually, within_deadline};
-use docent::{ConnectionState, CreateMode};
-use docent_testing::tap::Tap;
+use super::*;
 
 /// In ticks; long enough for the test, since the ensemble falls apart after it.
 const SYNC_LIMIT: u32 = 60;

@@ -1,11 +1,8 @@
 //! A strict mutex whose holder is connected to a follower that is lost: its hold ends before the next one begins.
 
-use std::time::Duration;
+use docent::StrictMutex;
 
-use crate::ensemble::{Ensemble, TICK};
-use crate::lost_members::Frozen;
-use crate::support::within_deadline;
-use docent::{Client, Config, StrictMutex};
+use super::*;
 
 const SYNC_LIMIT: u32 = 6;
 const SESSION: Duration = Duration::from_secs(4);

@@ -1,20 +1,13 @@
 //! The ensemble tracker: a client that follows the members of its ensemble.
 
-use std::{collections::BTreeSet, time::Duration};
+use docent::{Acl, EnsembleTracker, OpCode, Perms, config::Host, ensemble::EnsembleConfig};
+use docent_testing::{TestingServer, fault::Fault, tap::TapClient};
+use std::collections::BTreeSet;
 
+use super::*;
 use crate::{
     reconfig::{OBSERVER, SUPER_DIGEST, joining, leaving, real, super_user, text},
-    support::{DEADLINE, eventually, pending_and_watches, within_deadline},
-};
-use docent::{
-    Acl, Client, Config, ConnectionState, EnsembleTracker, ErrorKind, OpCode, Perms, config::Host,
-    ensemble::EnsembleConfig,
-};
-use docent_testing::{
-    TestingCluster, TestingServer,
-    fault::Fault,
-    server,
-    tap::{Tap, TapClient},
+    support::{DEADLINE, pending_and_watches},
 };
 
 fn cluster_config(servers: usize) -> server::Config {

@@ -1,17 +1,10 @@
 //! Invalid input: the caller receives one error that names it, and no request is repeated in a loop.
 
-use std::{ops::ControlFlow, time::Duration};
+use docent::acl::{self, AclProvider};
+use docent_testing::server;
+use std::ops::ControlFlow;
 
-use docent::{
-    Acl, Client, CreateMode, CreateOptions, Error, ErrorKind, GroupMember, LeaderLatch,
-    LeaderSelector, LockOptions, NodeOptions, OpCode, Perms, PersistentNode, PersistentTtlNode,
-    acl::{self, AclProvider},
-    leader::LeadershipChange,
-    nodes::NodeEvent,
-};
-use docent_testing::{TestingServer, server};
-
-use crate::{Fixture, lock_options, ms, options, support::within_deadline};
+use super::*;
 
 on_both_servers! {
     invalid_paths_are_named_in_the_error

@@ -1,41 +1,14 @@
 //! Groups, and the views of their members.
 
-use std::{collections::BTreeMap, sync::Arc};
-
 use bytes::Bytes;
-use docent::{
-    Acl, CreateMode, CreateOptions, Error, ErrorKind, Events, GroupMember, OpCode, Perms,
-    nodes::NodeEvent,
-};
-use docent_testing::{fault::Fault, tap::Record};
+use std::collections::BTreeMap;
 
-use crate::{
-    Fixture, ms,
-    nodes::next,
-    support::{DEADLINE, within_deadline},
-};
+use super::*;
 
 on_both_servers! {
-    a_second_member_with_the_same_id_waits
     the_members_are_read_at_once
     a_view_follows_the_group
     a_view_outlasts_cuts_and_sessions
-}
-
-// Case (Leader election and kept nodes): two members with one id.
-async fn a_second_member_with_the_same_id_waits(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let (b, _b) = fixture.client("B").await;
-    let first = GroupMember::join(&a, &fixture.path, "id", "a").unwrap();
-    within_deadline("A", first.joined()).await.unwrap();
-    let second = GroupMember::join(&b, &fixture.path, "id", "b").unwrap();
-    let error = within_deadline("the conflict", second.joined()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NodeExists);
-    let mut events = second.events();
-    first.leave().await.unwrap();
-    while !matches!(next(&mut events).await, NodeEvent::Created { .. }) {}
-    let at = format!("{}/id", fixture.path);
-    assert_eq!(&*a.get_data(&at).await.unwrap().data, b"b");
 }
 
 type Members = BTreeMap<String, Bytes>;

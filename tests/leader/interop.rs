@@ -1,10 +1,8 @@
 //! Elections and groups with both docent and Curator in them. Source of the other side:
 //! `tests/java/CuratorElections.java`.
 
-use std::time::Duration;
-
+use super::*;
 use crate::support::{
-    eventually,
     peer::{Options, Outcome, Peer, Side},
     real::{real_server, unique_path},
 };

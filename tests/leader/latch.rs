@@ -1,32 +1,24 @@
 //! A latch without faults. Tests ported from Curator's `TestLeaderLatch` have the Java name above them.
 
-use std::{
-    pin::Pin,
-    sync::{Arc, Mutex, OnceLock},
-    time::Duration,
-};
-
 use docent::{
-    Config, ErrorKind, Events, LeaderLatch, LeaderOptions, LockGuard, OpCode,
-    leader::{CloseMode, LeadershipChange},
-    locks::{Held, InterProcessMutex},
+    Config,
+    leader::CloseMode,
     runtime::{Runtime, Task, Timer, Transport},
 };
-use docent_testing::TestingServer;
-use tokio::{runtime::Handle, sync::oneshot};
+use std::{
+    pin::Pin,
+    sync::{Mutex, OnceLock},
+};
+use tokio::runtime::Handle;
 
-use crate::{Fixture, options, support::within_deadline};
+use super::*;
 
 on_both_servers! {
     a_latch_leads_and_has_a_token
-    latches_lead_in_the_order_of_their_nodes
     listeners_hear_of_each_change_in_order
-    a_dropped_wait_keeps_the_place
     a_dropped_latch_leaves_the_election
     a_closed_latch_refuses_to_wait
     a_write_of_a_former_leader_is_refused
-    locks_and_leaderships_share_a_trait
-    an_unused_path_has_no_leader
 }
 
 fn latch(fixture: &Fixture, client: &docent::Client, id: &str) -> LeaderLatch {
@@ -66,26 +58,6 @@ async fn a_latch_leads_and_has_a_token(fixture: Fixture) {
     assert_eq!(latch.our_path(), None);
 }
 
-/// `TestLeaderLatch.testWaiting`.
-async fn latches_lead_in_the_order_of_their_nodes(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let mut latches = Vec::new();
-    for number in 1..=5 {
-        latches.push(latch(&fixture, &a, &format!("id{number}")));
-        fixture.children(&fixture.path, number).await;
-    }
-    let mut last_token = 0;
-    for (number, latch) in latches.iter().enumerate() {
-        let leadership = within_deadline("the leadership", latch.leadership()).await.unwrap();
-        let token = leadership.fencing_token().await.unwrap();
-        assert!(token > last_token, "L22: tokens rise");
-        last_token = token;
-        let leaders = latches.iter().filter(|latch| latch.current_leadership().is_some()).count();
-        assert_eq!(leaders, 1, "while {number} leads");
-        latch.close().await.unwrap();
-    }
-}
-
 /// `TestLeaderLatch.testCallbackSanity`, `testCallbackNotifyLeader`, `testCallbackDontNotify`.
 async fn listeners_hear_of_each_change_in_order(fixture: Fixture) {
     let (a, _a) = fixture.client("A").await;
@@ -103,21 +75,6 @@ async fn listeners_hear_of_each_change_in_order(fixture: Fixture) {
         }
         assert!(next(&mut changes).await.is_none());
     }
-}
-
-// Case (Leader election and kept nodes): a dropped wait.
-async fn a_dropped_wait_keeps_the_place(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let first = latch(&fixture, &a, "a");
-    within_deadline("the leadership", first.leadership()).await.unwrap();
-    let second = latch(&fixture, &a, "b");
-    fixture.children(&fixture.path, 2).await;
-    let waited = tokio::time::timeout(crate::ms(20), second.leadership()).await;
-    assert!(waited.is_err());
-    let path = second.our_path().unwrap();
-    first.close().await.unwrap();
-    let leadership = within_deadline("the leadership", second.leadership()).await.unwrap();
-    assert_eq!(leadership.path(), path);
 }
 
 async fn a_dropped_latch_leaves_the_election(fixture: Fixture) {
@@ -174,40 +131,6 @@ async fn a_write_of_a_former_leader_is_refused(fixture: Fixture) {
     assert_eq!((error.kind(), error.index()), (ErrorKind::NoNode, Some(0)));
     assert_eq!(leadership.guarded().unwrap_err().kind(), ErrorKind::LockLost);
     assert_eq!(&*a.get_data(&at).await.unwrap().data, b"1");
-}
-
-async fn locks_and_leaderships_share_a_trait(fixture: Fixture) {
-    async fn token_of(held: &impl Held) -> i64 {
-        assert!(held.is_held() && !held.cancellation_token().is_cancelled());
-        assert!(held.guarded().is_ok() && held.path().starts_with('/'));
-        held.fencing_token().await.unwrap()
-    }
-    let (a, _a) = fixture.client("A").await;
-    let latch = latch(&fixture, &a, "a");
-    let leadership = within_deadline("the leadership", latch.leadership()).await.unwrap();
-    let mutex = InterProcessMutex::new(&a, &format!("{}-lock", fixture.path)).unwrap();
-    let guard: LockGuard = mutex.acquire().await.unwrap();
-    assert_ne!(token_of(&leadership).await, token_of(&guard).await);
-    guard.release().await.unwrap();
-}
-
-/// `TestLeaderLatch.testUncreatedPathGetLeader`.
-async fn an_unused_path_has_no_leader(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let tap = fixture.tap.client("B").await.unwrap();
-    tap.refuse().await.unwrap();
-    let config = docent::Config::new(&tap.connect_string()).unwrap();
-    // A latch without a connection never joins, and closes at once.
-    let latch = LeaderLatch::start_with(
-        &config.start().unwrap(),
-        &fixture.path,
-        "b",
-        LeaderOptions::default(),
-    );
-    within_deadline("the close", latch.unwrap().close()).await.unwrap();
-    let selector = docent::LeaderSelector::new(&a, &fixture.path, "a").unwrap();
-    assert_eq!(selector.leader().await.unwrap(), None);
-    assert_eq!(selector.participants().await.unwrap(), []);
 }
 
 /// On several threads, the task may run while the call to `close` does: between the end of the leadership and the rest.

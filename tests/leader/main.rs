@@ -13,10 +13,23 @@ mod nodes_stale;
 mod nodes_written;
 mod selector;
 
-use std::time::Duration;
-
-use docent::{LeaderOptions, LockOptions, retry::RetryNTimes};
+use crate::{
+    nodes::next,
+    support::{DEADLINE, eventually, has_watches, within_deadline},
+};
+use docent::{
+    Acl, Client, CreateMode, CreateOptions, Error, ErrorKind, Events, GroupMember, LeaderLatch,
+    LeaderOptions, LeaderSelector, LockOptions, NodeOptions, OpCode, Perms, PersistentNode,
+    PersistentTtlNode, leader::LeadershipChange, nodes::NodeEvent, retry::RetryNTimes,
+};
+use docent_testing::{
+    TestingServer,
+    fault::Fault,
+    tap::{Record, TapClient},
+};
+use std::{sync::Arc, time::Duration};
 use support::{fixture::Fixture, ms};
+use tokio::sync::oneshot;
 
 /// Enough retries for every fault of these tests.
 fn options() -> LeaderOptions {

@@ -1,28 +1,10 @@
 //! Kept nodes. Tests ported from Curator's `TestPersistentNode`, `TestPersistentEphemeralNode` and
 //! `TestPersistentTtlNode` have the Java name above them. Ln: the defects of Curator in `docs/CURATOR.md`.
 
-use std::time::Duration;
-
-use docent::{
-    Client, CreateMode, ErrorKind, Events, LockOptions, NodeOptions, OpCode, PersistentNode,
-    PersistentTtlNode, nodes::NodeEvent, retry::RetryNTimes,
-};
-use docent_testing::{
-    fault::Fault,
-    tap::{Record, TapClient},
-};
-
-use crate::{
-    Fixture, ms,
-    support::{DEADLINE, eventually, has_watches, within_deadline},
-};
+use super::*;
 
 on_both_servers! {
-    a_kept_node_is_created_written_and_deleted
-    a_repeated_write_looks_at_the_node_first
-    a_repeated_delete_looks_at_the_node_first
     a_close_without_a_reply_to_the_create_deletes_the_node
-    a_lost_look_is_repeated
     a_closing_client_ends_its_kept_nodes
     a_dropped_node_is_deleted
     a_node_with_a_time_to_live_is_touched_and_stays_after_the_close
@@ -53,75 +35,6 @@ pub(super) async fn client(fixture: &Fixture) -> (Client, TapClient, String) {
     (a, tap, format!("{}/n", fixture.path))
 }
 
-/// `TestPersistentNode.testBasic`, `testQuickSetData`.
-async fn a_kept_node_is_created_written_and_deleted(fixture: Fixture) {
-    use OpCode::{Create2, Delete, Exists, SetData};
-    let (a, _tap, path) = client(&fixture).await;
-    let before = fixture.tap.len();
-    let node = keep(&a, &path, CreateMode::Ephemeral);
-    assert_eq!(created(&node).await, path);
-    fixture.sends("A", before, &[Create2, Exists]).await;
-    let stat = a.exists(&path).await.unwrap().unwrap();
-    assert_eq!(node.czxid(), Some(stat.czxid));
-    let before = fixture.tap.len();
-    node.set_data("v2");
-    within_deadline("the write", node.written()).await.unwrap();
-    fixture.sends("A", before, &[SetData, Exists]).await;
-    assert_eq!(&*a.get_data(&path).await.unwrap().data, b"v2");
-    let before = fixture.tap.len();
-    within_deadline("the close", node.close()).await.unwrap();
-    assert_eq!(fixture.sent("A", before), [Delete]);
-    assert!(a.exists(&path).await.unwrap().is_none());
-    assert_eq!(node.created().await.unwrap_err().kind(), ErrorKind::Closed);
-}
-
-/// The node is deleted, and created by another client, while a write has no reply.
-// Case (Found in docent itself): a kept node repeated a write without a look: into the node that
-// another client had created meanwhile.
-async fn a_repeated_write_looks_at_the_node_first(fixture: Fixture) {
-    let (a, tap, path) = client(&fixture).await;
-    let observer = fixture.observer().await;
-    let node = keep(&a, &path, CreateMode::Persistent);
-    created(&node).await;
-    let mut events = node.events();
-    fixture.tap.inject(Fault::drop_before(OpCode::SetData).of("A"));
-    tap.refuse().await.unwrap();
-    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
-    node.set_data("v2");
-    records.until(DEADLINE, |r: &Record| r.is_request(OpCode::SetData)).await.unwrap();
-    observer.delete(&path, None).await.unwrap();
-    observer.create(&path, b"other", CreateMode::Persistent).await.unwrap();
-    tap.accept().await.unwrap();
-    assert!(matches!(next(&mut events).await, NodeEvent::Lost));
-    assert!(matches!(next(&mut events).await, NodeEvent::Conflict { owner: 0 }));
-    let other = observer.get_data(&path).await.unwrap();
-    assert_eq!((&*other.data, other.stat.version), (&b"other"[..], 0));
-    let error = within_deadline("the conflict", node.written()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NodeExists);
-    within_deadline("the close", node.close()).await.unwrap();
-    assert!(observer.exists(&path).await.unwrap().is_some());
-}
-
-/// The node is deleted, and created by another client, while the delete of a close has no reply.
-// Case (Found in docent itself): a kept node that was closed repeated its delete without a look: it
-// deleted the node that another client had created meanwhile.
-async fn a_repeated_delete_looks_at_the_node_first(fixture: Fixture) {
-    let (a, tap, path) = client(&fixture).await;
-    let observer = fixture.observer().await;
-    let node = keep(&a, &path, CreateMode::Persistent);
-    created(&node).await;
-    fixture.tap.inject(Fault::drop_before(OpCode::Delete).of("A"));
-    tap.refuse().await.unwrap();
-    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
-    let closing = node.close();
-    records.until(DEADLINE, |r: &Record| r.is_request(OpCode::Delete)).await.unwrap();
-    observer.delete(&path, None).await.unwrap();
-    observer.create(&path, b"other", CreateMode::Persistent).await.unwrap();
-    tap.accept().await.unwrap();
-    within_deadline("the close", closing).await.unwrap();
-    assert!(observer.exists(&path).await.unwrap().is_some());
-}
-
 /// L4, of kept nodes.
 // Case (Leader election and kept nodes): a close before there is a reply to the create.
 // Case (Found in docent itself): a kept node that was closed before the reply to its create stayed,
@@ -146,24 +59,6 @@ async fn a_close_without_a_reply_to_the_create_deletes_the_node(fixture: Fixture
         fixture.children(&fixture.path, 0).await;
         a.close().await.unwrap();
     }
-}
-
-/// L18: in Curator, the callback fails, and the node is no longer watched.
-async fn a_lost_look_is_repeated(fixture: Fixture) {
-    use OpCode::{Create2, Exists};
-    let (a, _tap, path) = client(&fixture).await;
-    let observer = fixture.observer().await;
-    fixture.tap.inject(Fault::drop_reply(Exists).of("A"));
-    let before = fixture.tap.len();
-    let node = keep(&a, &path, CreateMode::Ephemeral);
-    fixture.sends("A", before, &[Create2, Exists, Exists]).await;
-    has_watches(&a, 1).await;
-    let first = node.czxid();
-    let mut events = node.events();
-    observer.delete(&path, None).await.unwrap();
-    assert!(matches!(next(&mut events).await, NodeEvent::Lost));
-    assert!(matches!(next(&mut events).await, NodeEvent::Created { .. }));
-    assert_ne!(node.czxid(), first);
 }
 
 /// A client that is being closed refuses requests before it has ended. Repeated at once, they would leave this thread no

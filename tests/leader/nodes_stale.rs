@@ -1,14 +1,8 @@
 //! Kept nodes on a server that shows an old tree, and below parents that are removed.
 
-use std::time::Duration;
+use docent_testing::TestingCluster;
 
-use docent::{CreateMode, OpCode, PersistentNode, nodes::NodeEvent};
-use docent_testing::{TestingCluster, fault::Fault, tap::Record};
-
-use crate::{
-    Fixture,
-    support::{DEADLINE, within_deadline},
-};
+use super::*;
 
 /// The new session has seen no zxid yet, so a lagging follower accepts it, and does not show the node.
 // Case (Found in docent itself): a kept node without an owner took its own node for another

@@ -1,47 +1,11 @@
 //! When the data of a kept node counts as written, and what its close deletes, on both servers.
 
-use docent::{CreateMode, ErrorKind, OpCode, nodes::NodeEvent};
-use docent_testing::{fault::Fault, tap::Record};
-
-use crate::{
-    Fixture,
-    nodes::{client, created, keep, next},
-    support::{DEADLINE, eventually, within_deadline},
-};
+use super::*;
+use crate::nodes::{client, created, keep};
 
 on_both_servers! {
-    a_delete_in_an_outage_looks_at_the_node_first
     a_refused_write_does_not_fail_a_later_one
     a_write_completes_once_its_node_exists
-}
-
-/// The node is deleted, and created by another client, in an outage in which it is closed. A new node has version 0, too.
-// Case (Found in docent itself): a kept node that was closed in an outage deleted the node of
-// another client that had taken its place.
-async fn a_delete_in_an_outage_looks_at_the_node_first(fixture: Fixture) {
-    let (a, tap, path) = client(&fixture).await;
-    let observer = fixture.observer().await;
-    for mode in [CreateMode::Persistent, CreateMode::Ephemeral] {
-        let node = keep(&a, &path, mode);
-        created(&node).await;
-        tap.refuse().await.unwrap();
-        tap.cut();
-        let mut state = a.state();
-        let is_down = |state: &Option<docent::ConnectionState>| {
-            !state.is_some_and(docent::ConnectionState::is_connected)
-        };
-        within_deadline("the outage", state.wait_for(is_down)).await.unwrap();
-        let closing = node.close();
-        observer.delete(&path, None).await.unwrap();
-        observer.create(&path, b"other", CreateMode::Persistent).await.unwrap();
-        tap.accept().await.unwrap();
-        within_deadline("the close", closing).await.unwrap();
-        a.sync("/").await.unwrap();
-        assert_eq!(&*observer.get_data(&path).await.unwrap().data, b"other", "{mode:?}");
-        observer.delete(&path, None).await.unwrap();
-    }
-    a.close().await.unwrap();
-    observer.close().await.unwrap();
 }
 
 /// The refusal of a write arrives after other data was set, which can be written.

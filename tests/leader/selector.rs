@@ -1,16 +1,11 @@
 //! The selector. Tests ported from Curator's `TestLeaderSelector` have the Java name above them.
 
-use docent::{Client, LeaderSelector, Leadership, OpCode, leader::Term};
-use docent_testing::tap::Record;
-use tokio::sync::oneshot;
+use docent::{Leadership, leader::Term};
 
-use crate::{
-    Fixture, options,
-    support::{DEADLINE, eventually, has_watches, pending_and_watches, within_deadline},
-};
+use super::*;
+use crate::support::pending_and_watches;
 
 on_both_servers! {
-    a_selector_leads_for_the_time_of_a_future
     a_term_that_watches_is_dropped_when_its_node_is_deleted
     an_idle_leader_and_its_waiter_send_nothing
 }
@@ -37,27 +32,6 @@ fn one_term(
             .await
     });
     (leadership, end, running)
-}
-
-/// `TestLeaderSelector.testLeaderNodeDeleteOnInterrupt`, `testInterruptLeadership`.
-async fn a_selector_leads_for_the_time_of_a_future(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    fixture.create_path(&a).await;
-    let before = fixture.tap.len();
-    let selector = selector(&fixture, &a, "idA");
-    let (leadership, end, running) = one_term(&selector);
-    let leadership = within_deadline("the term", leadership).await.unwrap();
-    assert!(leadership.is_held() && selector.current_leadership().is_some());
-    assert_eq!(fixture.sent("A", before), [OpCode::Create2, OpCode::GetChildren2]);
-    assert_eq!(&*a.get_data(leadership.path()).await.unwrap().data, b"idA");
-    let stat = a.exists(leadership.path()).await.unwrap().unwrap();
-    assert_eq!(leadership.fencing_token().await.unwrap(), stat.czxid);
-    assert_eq!(selector.leader().await.unwrap().unwrap().id, "idA");
-    end.send(42).unwrap();
-    let term = within_deadline("the end", running).await.unwrap().unwrap();
-    assert_eq!(term, Term::Completed(42));
-    assert!(!leadership.is_held() && selector.current_leadership().is_none());
-    fixture.children(&fixture.path, 0).await;
 }
 
 async fn a_term_that_watches_is_dropped_when_its_node_is_deleted(fixture: Fixture) {

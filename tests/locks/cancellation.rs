@@ -1,27 +1,9 @@
 //! Dropping a future or a guard at any point leaves no node, watch or request behind.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use docent::{
-    Client, Config, Error, OpCode,
-    locks::{
-        InterProcessLock, InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2,
-        LockGuard, Owner,
-    },
-};
-
-use docent_testing::fault::Fault;
-
-use crate::{
-    Fixture, mutex, options,
-    support::{
-        DEADLINE, each_lock::each_lock, eventually, has_no_request, has_watches,
-        pending_and_watches, polled, within_deadline,
-    },
-};
+use super::*;
+use crate::support::polled;
 
 on_both_servers! {
     a_revocable_acquire_is_dropped_at_every_poll

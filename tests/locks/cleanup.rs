@@ -1,31 +1,9 @@
 //! Released nodes are deleted, also when the client's queue is full or the server refuses the first delete.
 
-use std::{
-    pin::pin,
-    task::{Context, Waker},
-    time::Duration,
-};
-
-use docent::{
-    Client, Config, ErrorKind, OpCode,
-    config::WhenFull,
-    locks::{
-        InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-        InterProcessSemaphoreV2, LockGuard, Owner,
-    },
-};
+use docent::config::WhenFull;
 use docent_protocol::ErrorCode;
-use docent_testing::{
-    TestingCluster, TestingServer,
-    fault::Fault,
-    server,
-    tap::{Record, What},
-};
 
-use crate::{
-    Fixture, ms, no_retries, options,
-    support::{DEADLINE, eventually, has_no_request, poll_once, within_deadline},
-};
+use super::*;
 
 /// A client with a limit of 8 pending requests.
 async fn limited(
@@ -50,55 +28,12 @@ async fn skip(time: Duration) {
     tokio::time::resume();
 }
 
-/// With the default limits: large writes and then small ones fill the queue to its last byte.
-// Case (Found in docent itself): no test held these rules: a queue that is full by the default
-// limits refuses no clean-up; a create waits for the end of the connection that refused create2; a
-// given-up GUID is searched for once more.
-#[tokio::test]
-async fn a_queue_that_is_full_by_default_refuses_no_clean_up() {
-    let server = TestingServer::start().await.unwrap();
-    let config = Config::new(&server.connect_string()).unwrap().with_session_timeout(DEADLINE);
-    let (client, other) =
-        (config.connect().await.unwrap(), Client::connect(&server.connect_string()).await.unwrap());
-    let mutex = InterProcessMutex::with_options(&client, "/lock", no_retries()).unwrap();
-    let released = mutex.acquire().await.unwrap();
-    let dropped = InterProcessMutex::with_options(&client, "/dropped", no_retries()).unwrap();
-    let dropped = dropped.acquire().await.unwrap();
-    server.stall();
-    // The queue is full once a call is refused, which fails at its first poll.
-    let is_refused = |reply: docent::client::Response<_>| {
-        let mut reply = pin!(reply);
-        let reply = reply.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        match reply {
-            std::task::Poll::Ready(reply) => {
-                let error: docent::Error = reply.map(drop).unwrap_err();
-                assert_eq!(error.kind(), ErrorKind::TooManyRequests);
-                true
-            }
-            std::task::Poll::Pending => false,
-        }
-    };
-    for size in [1_000_000, 10_000, 0] {
-        let data = vec![b'x'; size];
-        while !is_refused(client.set_data("/lock", &data, None)) {}
-    }
-    assert!(client.metrics().pending > 64);
-    drop(dropped);
-    let released = tokio::spawn(released.release());
-    tokio::task::yield_now().await;
-    server.resume();
-    within_deadline("release", released).await.unwrap().unwrap();
-    for path in ["/lock", "/dropped"] {
-        eventually("no lock node", async || {
-            other.get_children(path).await.unwrap().is_empty().then_some(())
-        })
-        .await;
-    }
-}
-
 /// A full queue refuses requests, but accepts those of a clean-up.
 // Case (Found in docent itself): a lock that was given back while the request queue was full kept
 // its node for the session's life: guard, release, waiter, lease, dropped create.
+// Case (Found in docent itself): no test held these rules: a queue that is full by the default
+// limits refuses no clean-up; a create waits for the end of the connection that refused create2; a
+// given-up GUID is searched for once more.
 #[tokio::test]
 async fn a_full_queue_refuses_no_clean_up() {
     for (when_full, way) in [WhenFull::Fail, WhenFull::Wait]

@@ -1,23 +1,6 @@
 //! Lock nodes that another client deletes, as an operator does with zkCli: `lost` and `cancellation_token` watch them.
 
-use std::{future::Future, pin::Pin, sync::Arc};
-
-use docent::{
-    Acl, Client, Config, CreateMode, ErrorKind, OpCode, Perms, acl,
-    locks::{
-        InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-        InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockGuard, Owner,
-    },
-};
-use docent_testing::{TestingCluster, TestingServer, fault::Fault, tap::Record};
-
-use crate::{
-    Fixture, mutex, options,
-    support::{
-        DEADLINE, eventually, has_no_request, has_watches, pending_and_watches, poll_once,
-        within_deadline,
-    },
-};
+use super::*;
 
 on_both_servers! {
     a_deleted_node_ends_the_hold_of_every_lock
@@ -29,9 +12,7 @@ on_both_servers! {
     a_node_created_in_place_of_one_that_was_found_ends_the_hold
     a_release_leaves_another_clients_node_in_its_place
     a_release_leaves_no_watch
-    a_read_that_is_lost_is_repeated
-    a_forbidden_read_is_repeated_until_it_is_allowed
-    a_removed_watch_is_set_again
+    a_watch_that_is_not_set_is_set_later
     a_dropped_wait_for_the_loss_leaves_the_watch
     a_revocable_lock_notices_without_another_request
     a_watched_guard_keeps_no_client
@@ -329,61 +310,34 @@ async fn a_release_leaves_no_watch(fixture: Fixture) {
     }
 }
 
-async fn a_read_that_is_lost_is_repeated(fixture: Fixture) {
+/// The read that sets the watch is lost, or not allowed for a while; or the application removes all watches of the path.
+async fn a_watch_that_is_not_set_is_set_later(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
-    for fault in [Fault::drop_before(OpCode::GetData), Fault::drop_reply(OpCode::GetData)] {
+    for way in ["lost request", "lost reply", "forbidden", "removed"] {
         let guard = mutex(&fixture, &client).acquire().await.unwrap();
-        let before = fixture.tap.len();
-        fixture.tap.inject(fault.of("A").times(2));
-        let token = guard.cancellation_token();
         let path = guard.path().to_owned();
-        eventually("the watch", async || {
-            (reads(&fixture, before, &path) == 3 && pending_and_watches(&client) == (0, 1))
-                .then_some(())
-        })
-        .await;
-        assert!(guard.is_held() && !token.is_cancelled());
+        let before = fixture.tap.len();
+        let lose = |fault: Fault| fixture.tap.inject(fault.of("A").times(2));
+        match way {
+            "lost request" => lose(Fault::drop_before(OpCode::GetData)),
+            "lost reply" => lose(Fault::drop_reply(OpCode::GetData)),
+            "forbidden" => fixture.forbid(&operator, &path, Perms::READ).await,
+            _ => watch(&fixture, &client, &guard).await,
+        }
+        let token = guard.cancellation_token();
+        if way == "removed" {
+            client.remove_watches(&path, docent::watch::WatcherType::Any).await.unwrap();
+        }
+        let wanted = if way == "removed" { 2 } else { 3 };
+        eventually(way, async || (reads(&fixture, before, &path) >= wanted).then_some(())).await;
+        assert!(guard.is_held() && !token.is_cancelled(), "{way}: the node is there");
+        fixture.allow_all(&operator, &path).await;
+        has_watches(&client, 1).await;
         operator.delete(&path, None).await.unwrap();
-        within_deadline("the loss", token.cancelled()).await;
-        drop(guard);
+        within_deadline(way, token.cancelled()).await;
+        assert_lost(way, &guard).await;
     }
-}
-
-async fn a_forbidden_read_is_repeated_until_it_is_allowed(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let operator = fixture.observer().await;
-    let guard = mutex(&fixture, &client).acquire().await.unwrap();
-    let path = guard.path().to_owned();
-    let without_read =
-        [Acl { perms: Perms::WRITE | Perms::DELETE | Perms::ADMIN, ..acl::OPEN_ACL_UNSAFE[0] }];
-    operator.set_acl(&path, &without_read, None).await.unwrap();
-    let before = fixture.tap.len();
-    let token = guard.cancellation_token();
-    eventually("refusals", async || (reads(&fixture, before, &path) > 2).then_some(())).await;
-    assert!(guard.is_held() && !token.is_cancelled(), "a refusal is no deletion");
-    operator.set_acl(&path, acl::OPEN_ACL_UNSAFE, None).await.unwrap();
-    has_watches(&client, 1).await;
-    operator.delete(&path, None).await.unwrap();
-    within_deadline("the loss", token.cancelled()).await;
-}
-
-/// The application removes all watches of the path.
-async fn a_removed_watch_is_set_again(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let operator = fixture.observer().await;
-    let guard = mutex(&fixture, &client).acquire().await.unwrap();
-    watch(&fixture, &client, &guard).await;
-    let path = guard.path().to_owned();
-    let before = fixture.tap.len();
-    client.remove_watches(&path, docent::watch::WatcherType::Any).await.unwrap();
-    eventually("the watch", async || {
-        (reads(&fixture, before, &path) == 1 && pending_and_watches(&client) == (0, 1))
-            .then_some(())
-    })
-    .await;
-    operator.delete(&path, None).await.unwrap();
-    assert_lost("the loss", &guard).await;
 }
 
 async fn a_dropped_wait_for_the_loss_leaves_the_watch(fixture: Fixture) {

@@ -3,48 +3,15 @@
 //! Source: `TestFrameworkEdges`, `TestFailedDeleteManager`, `TestCreate`, `TestThreadLocalRetryLoop`,
 //! `TestFramework`, `TestCleanState`.
 
-use std::{pin::pin, sync::Arc, task::Poll};
+use docent::locks::LockNode;
 
-use docent::{
-    Acl, CreateMode, CreateOptions, ErrorKind, OpCode, Perms,
-    locks::{InterProcessMutex, InterProcessReadWriteLock, LockInternalsDriver, LockNode},
-};
-use docent_testing::fault::Fault;
-use docent_testing::tap::Record;
-
-use crate::{
-    Fixture, ms, no_retries, options,
-    support::{DEADLINE, each_lock::each_lock, has_watches, within_deadline},
-};
+use super::*;
 
 on_both_servers! {
-    a_clean_up_continues_when_its_search_is_lost
     a_guaranteed_delete_continues_in_the_next_session
     forbidden_ancestors_are_not_requested
     closing_a_client_completes_every_acquire
     no_lock_leaves_a_watch_behind
-}
-
-/// testProtectedCreateNodeDeletion, with and without a namespace: the first search of the clean-up fails.
-async fn a_clean_up_continues_when_its_search_is_lost(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let namespace = fixture.path.trim_start_matches('/');
-    let plain = format!("{}/queue", fixture.path);
-    for (path, options) in
-        [(&*plain, no_retries()), ("/queue", no_retries().with_namespace(namespace))]
-    {
-        let mutex = InterProcessMutex::with_options(&a, path, options).unwrap();
-        mutex.acquire().await.unwrap().release().await.unwrap();
-        fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
-        fixture.tap.inject(Fault::drop_before(OpCode::GetChildren2));
-        let before = fixture.tap.len();
-        let error = mutex.acquire().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
-        fixture.children(&plain, 0).await;
-        let searches = fixture.tap.trace().since(before);
-        let searches = searches.iter().filter(|r| r.is_request(OpCode::GetChildren2)).count();
-        assert_eq!(searches, 2, "the lost one and its retry");
-    }
 }
 
 /// Creates lock nodes that outlive their session.

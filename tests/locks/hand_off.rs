@@ -1,11 +1,6 @@
 //! A hand-off wakes exactly one waiter.
 
-use docent::{Config, EventType, OpCode};
-
-use crate::{
-    Fixture, ms, mutex,
-    support::{eventually, pending_and_watches, within_deadline},
-};
+use super::*;
 
 on_both_servers! {
     a_hand_off_wakes_one_of_a_thousand_waiters

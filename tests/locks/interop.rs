@@ -2,13 +2,13 @@
 //!
 //! Every test is written once, with lock peers, and runs for each pair of clients, in both orders.
 
-use std::time::{Duration, Instant};
-
-use crate::support::contention::contend;
-use crate::support::eventually;
-use crate::support::history::{History, Hold, Mode};
-use crate::support::peer::{Options, Outcome, Peer, Side};
-use crate::support::real::{server, unique_path};
+use super::*;
+use crate::support::{
+    contention::contend,
+    history::{History, Hold, Mode},
+    peer::Outcome,
+    real::{server, unique_path},
+};
 
 /// Defines the tests of a pair: those of the mutex, or all.
 macro_rules! pairs {

@@ -3,23 +3,11 @@
 //! Source: `TestInterProcessMutexBase.testWaitingProcessKilledServer`, `TestInterProcessSemaphore`'s
 //! `testAcquireAfterLostServer`, `TestFrameworkEdges.testReconnectAfterLoss`, `TestFramework` as far as outages go.
 
-use std::{sync::Arc, time::Duration};
-
-use docent::{
-    Client, Config, ConnectionState,
-    locks::{InterProcessMutex, InterProcessSemaphoreV2, LockOptions},
-    retry::RetryNTimes,
-};
-use docent_testing::{TestingServer, server};
 use tokio::time::timeout;
 use xtask::Settings;
 
-use crate::{
-    ms, no_retries,
-    support::{
-        acquiring, each_lock::each_lock, eventually, has_watches, real::RealServer, within_deadline,
-    },
-};
+use super::*;
+use crate::support::real::RealServer;
 
 macro_rules! on_restartable_servers {
     ($($test:ident)*) => {
@@ -118,6 +106,7 @@ async fn wait_for_state(client: &Client, wanted: ConnectionState) {
 }
 
 /// testWaitingProcessKilledServer, with every kind of lock at once.
+// Case (What broke other clients): a waiter never wakes after a reconnect.
 async fn holder_and_waiter_of_every_lock_outlive_the_server(mut server: Server) {
     let client = server.client(LONG_SESSION).await;
     let locks = each_lock(&client, "", &patient());

@@ -32,15 +32,51 @@ mod time;
 mod tokens;
 mod watches;
 
-use std::time::Duration;
-
+use crate::support::{
+    DEADLINE, acquiring,
+    each_lock::each_lock,
+    eventually,
+    given_up_session::{short_session, wait_until_given_up},
+    has_no_request, has_watches,
+    peer::{Options, Peer, Side},
+    pending_and_watches, poll_once,
+    traced::Traced,
+    within_deadline,
+};
 use docent::{
-    Client, CreateMode,
-    locks::{InterProcessMutex, LockOptions},
+    Acl, Client, Config, ConnectionState, CreateMode, CreateOptions, Error, ErrorKind, EventType,
+    OpCode, Perms, acl, create_protected,
+    locks::{
+        InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
+        InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockGuard, LockInternalsDriver,
+        LockOptions, Owner, Revoker,
+    },
     nodes::ProtectedOptions,
     retry::RetryNTimes,
+    shared::{SharedCount, SharedValue},
+};
+use docent_testing::{
+    TestingCluster, TestingServer,
+    fault::Fault,
+    server,
+    tap::{Record, TapClient, What},
+};
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
 };
 use support::{fixture::Fixture, ms};
+use tokio::{
+    io::AsyncReadExt,
+    net::{TcpListener, TcpStream},
+};
+use tracing::Level;
 
 /// Enough retries for every fault of these tests.
 fn options() -> LockOptions {
@@ -52,12 +88,12 @@ fn mutex(fixture: &Fixture, client: &Client) -> InterProcessMutex {
     InterProcessMutex::with_options(client, &fixture.path, options()).unwrap()
 }
 
-/// No retries.
 /// A protected create in this mode, with the retries of [`options`].
 fn protected(mode: CreateMode) -> ProtectedOptions<'static> {
     ProtectedOptions::new(mode).with_retry_policy(RetryNTimes::new(10, Duration::from_millis(100)))
 }
 
+/// No retries.
 fn no_retries() -> LockOptions {
     LockOptions::default().with_retry_policy(RetryNTimes::new(0, Duration::ZERO))
 }

@@ -1,21 +1,9 @@
 //! The multi lock. Source: `TestInterProcessMultiMutex`; N5 in `docs/CURATOR.md`.
 
-use std::{sync::Arc, time::Duration};
-
-use docent::{
-    CreateMode, ErrorKind, OpCode,
-    locks::{InterProcessMultiLock, InterProcessMutex, Owner},
-};
-use docent_testing::fault::Fault;
-
-use crate::{
-    Fixture, ms, no_retries, options,
-    support::{DEADLINE, eventually, within_deadline},
-};
+use super::*;
 
 on_both_servers! {
     all_locks_are_released_although_one_release_fails
-    the_loss_of_one_lock_is_the_loss_of_all
     a_lock_lost_during_the_wait_for_the_next_releases_all
     locks_of_two_sessions_of_one_client_are_not_held_together
     guarded_writes_check_every_lock
@@ -66,24 +54,6 @@ async fn all_locks_share_one_second_behind_the_deadline() {
         record.is_request(OpCode::Create2) && record.path().unwrap().starts_with(names[2])
     });
     assert_eq!(of_last.iter().count(), 0, "{}", of_last.text());
-}
-
-async fn the_loss_of_one_lock_is_the_loss_of_all(fixture: Fixture) {
-    let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let paths = paths(&fixture);
-    let mutex = |client: &docent::Client, path: &str| {
-        Arc::new(InterProcessMutex::with_options(client, path, options()).unwrap())
-    };
-    let lock = InterProcessMultiLock::from_locks(vec![mutex(&b, &paths[0]), mutex(&a, &paths[1])]);
-    let guard = lock.acquire().await.unwrap();
-    let token = guard.cancellation_token();
-    assert!(guard.is_held() && guard.fencing_token().await.unwrap() > 0);
-    tap.kill_session(DEADLINE).await.unwrap();
-    within_deadline("lost", guard.lost()).await;
-    within_deadline("the token", token.cancelled()).await;
-    assert!(!guard.is_held());
-    guard.release().await.unwrap();
-    fixture.children(&paths[0], 0).await;
 }
 
 /// The session of the first lock ends during the wait for the second, which has another client.

@@ -1,45 +1,10 @@
 //! Servers without create2 and containers: ZooKeeper 3.4, which replies Unimplemented and closes the connection, and
 //! older ClickHouse Keepers, which close it without a reply (ClickHouse issue 55595).
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use docent::cache::CuratorCache;
 
-use docent::{
-    Client, CreateMode, OpCode,
-    cache::CuratorCache,
-    locks::{
-        InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2, LockOptions, Owner,
-        Revoker,
-    },
-    retry::RetryNTimes,
-    shared::{SharedCount, SharedValue},
-};
-use docent_testing::{
-    TestingServer,
-    fault::Fault,
-    server,
-    tap::{Record, What},
-};
-use tokio::{
-    io::AsyncReadExt,
-    net::{TcpListener, TcpStream},
-};
-use tracing::Level;
-
-use crate::{
-    Fixture, ms, mutex, no_retries, options,
-    support::{
-        each_lock::each_lock,
-        eventually,
-        traced::{Fields, Traced},
-        within_deadline,
-    },
-};
+use super::*;
+use crate::support::traced::Fields;
 
 async fn fixture() -> Fixture {
     let config = server::Config { version: server::Version::V3_4, ..Default::default() };
@@ -146,80 +111,6 @@ async fn every_lock(fixture: &Fixture, a: &Client, b: &Client, options: LockOpti
     for name in ["mutex", "rw", "semaphore/leases", "semaphore/locks", "multi2/leases"] {
         fixture.children(&path(name), 0).await;
     }
-}
-
-/// The refusal ends the connection; the result is remembered for the session.
-#[tokio::test]
-async fn missing_operations_are_detected_once_for_a_client() {
-    let fixture = fixture().await;
-    let (client, _tap) = fixture.client("A").await;
-    let session = client.session().unwrap().session_id();
-    for path in ["/a/b", "/c"] {
-        let mutex = InterProcessMutex::with_options(&client, path, no_retries()).unwrap();
-        let guard = mutex.acquire().await.unwrap();
-        assert_eq!(guard.session_id(), session);
-        drop(guard);
-    }
-    let value = SharedValue::start(&client, "/d/e", "").await.unwrap();
-    drop(value);
-    assert_eq!(unknown(&fixture), [OpCode::Create2]);
-    assert!(fixture.embedded.as_ref().unwrap().expire_session(session));
-    let mutex = InterProcessMutex::with_options(&client, "/c", options()).unwrap();
-    eventually("a new session", async || {
-        client.session().filter(|lease| lease.session_id() != session)
-    })
-    .await;
-    mutex.acquire().await.unwrap().release().await.unwrap();
-    assert_eq!(unknown(&fixture), [OpCode::Create2]);
-}
-
-/// Namespaces and shared values create their parents first, so the first unknown operation is createContainer.
-#[tokio::test]
-async fn unsupported_containers_become_persistent_nodes() {
-    let fixture = fixture().await;
-    let (client, _tap) = fixture.client("A").await;
-    let options = no_retries().with_namespace("apps");
-    let mutex = InterProcessMutex::with_options(&client, "/lock", options).unwrap();
-    mutex.acquire().await.unwrap().release().await.unwrap();
-    assert_eq!(unknown(&fixture), [OpCode::CreateContainer]);
-    assert_eq!(client.exists("/apps").await.unwrap().unwrap().ephemeral_owner, 0);
-}
-
-/// The search and clean-up after a lost reply, with create (1).
-#[tokio::test]
-async fn a_plain_create_whose_reply_is_lost_is_found() {
-    let fixture = fixture().await;
-    let (client, _tap) = fixture.client("A").await;
-    let mutex = mutex(&fixture, &client);
-    mutex.acquire().await.unwrap().release().await.unwrap();
-    fixture.tap.inject(Fault::drop_reply(OpCode::Create));
-    let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
-    assert_eq!(fixture.children(&fixture.path, 1).await.len(), 1);
-    guard.fencing_token().await.unwrap();
-    guard.release().await.unwrap();
-    fixture.tap.inject(Fault::drop_reply(OpCode::Create));
-    let hasty = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
-    within_deadline("acquire", hasty.acquire()).await.unwrap_err();
-    fixture.children(&fixture.path, 0).await;
-}
-
-/// ClickHouse Keeper before 25.x closes the connection without a reply.
-#[tokio::test]
-async fn a_server_that_closes_without_a_reply_gets_plain_creates() {
-    let fixture = Fixture::embedded().await;
-    let (client, _tap) = fixture.client("A").await;
-    let forever = u32::MAX;
-    fixture.tap.inject(Fault::drop_before(OpCode::Create2).times(forever));
-    fixture.tap.inject(Fault::drop_before(OpCode::CreateContainer).times(forever));
-    for path in ["/x/y", "/z"] {
-        let mutex = InterProcessMutex::with_options(&client, path, options()).unwrap();
-        let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
-        guard.fencing_token().await.unwrap();
-        guard.release().await.unwrap();
-    }
-    assert_eq!(unknown(&fixture), [OpCode::Create2; 2], "twice, because one loss proves nothing");
-    let value = SharedValue::start(&client, "/value", "red").await.unwrap();
-    assert_eq!(value.value(), "red");
 }
 
 /// A single broken connection, with any number of creates in flight, does not show that the server lacks create2.

@@ -1,42 +1,16 @@
 //! Source: `TestInterProcessReadWriteLock`.
 
-use std::{
-    pin::pin,
-    task::{Context, Waker},
-};
-
-use docent::{
-    Client, OpCode,
-    locks::{InterProcessReadWriteLock, Owner},
-};
-use docent_testing::{fault::Fault, tap::Record};
-
-use crate::{
-    Fixture, ms, options,
-    support::{DEADLINE, acquiring, eventually, within_deadline},
-};
+use super::*;
 
 on_both_servers! {
-    another_owner_does_not_downgrade
     a_downgrade_by_another_task_of_the_owner_keeps_the_token
     a_queued_writer_waits_after_a_downgrade
-    a_lost_writer_does_not_downgrade
     a_late_downgrade_does_not_pass_the_next_writer
     a_reader_behind_another_writer_waits_although_its_owner_writes
 }
 
 fn lock(fixture: &Fixture, client: &Client) -> InterProcessReadWriteLock {
     InterProcessReadWriteLock::with_options(client, &fixture.path, options()).unwrap()
-}
-
-/// testThatDowngradingRespectsThreads
-async fn another_owner_does_not_downgrade(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let (lock, me, other) = (lock(&fixture, &client), Owner::new(), Owner::new());
-    let writing = lock.write_lock().acquire_as(&me).await.unwrap();
-    assert!(lock.read_lock().acquire_as_timeout(&other, ms(200)).await.unwrap().is_none());
-    assert!(lock.read_lock().acquire_timeout(ms(200)).await.unwrap().is_none());
-    writing.release().await.unwrap();
 }
 
 /// The owner's other task acquires the write lock after the call of the reader, and before the reader's node is created.
@@ -90,18 +64,6 @@ async fn a_queued_writer_waits_after_a_downgrade(fixture: Fixture) {
     let guard = within_deadline("the writer", waiting).await.unwrap().unwrap();
     assert!(guard.fencing_token().await.unwrap() > token);
     guard.release().await.unwrap();
-}
-
-/// A lost write hold does not grant the read lock.
-async fn a_lost_writer_does_not_downgrade(fixture: Fixture) {
-    let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let (ours, theirs, me) = (lock(&fixture, &a), lock(&fixture, &b), Owner::new());
-    let writing = ours.write_lock().acquire_as(&me).await.unwrap();
-    tap.kill_session(DEADLINE).await.unwrap();
-    within_deadline("lost", writing.lost()).await;
-    let other = within_deadline("the other", theirs.write_lock().acquire()).await.unwrap();
-    assert!(ours.read_lock().acquire_as_timeout(&me, ms(300)).await.unwrap().is_none());
-    other.release().await.unwrap();
 }
 
 /// The read node has the writer's number, so it is ahead of every waiting writer. Created after the write node was

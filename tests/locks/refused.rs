@@ -1,18 +1,10 @@
 //! Refusals that no retry changes: an ACL that forbids a step, or a parent that is missing.
 
-use docent::{
-    CreateMode, ErrorKind, OpCode, Perms, create_protected,
-    locks::{InterProcessMutex, InterProcessSemaphoreV2},
-};
-use docent_testing::{fault::Fault, tap::Record};
-
-use crate::{Fixture, ms, mutex, options, protected, support::within_deadline};
+use super::*;
 
 on_both_servers! {
     a_waiter_that_may_not_delete_its_node_fails
     a_search_that_may_not_list_fails_without_another_create
-    a_lease_that_may_not_be_counted_fails_without_another_create
-    a_missing_lock_has_no_participants
     a_missing_chroot_is_named
 }
 
@@ -50,33 +42,6 @@ async fn a_search_that_may_not_list_fails_without_another_create(fixture: Fixtur
     fixture.allow_all(&operator, &fixture.path).await;
     fixture.children(&fixture.path, 0).await;
     drop(tap);
-}
-
-async fn a_lease_that_may_not_be_counted_fails_without_another_create(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let operator = fixture.observer().await;
-    let semaphore =
-        InterProcessSemaphoreV2::with_options(&client, &fixture.path, 2, options()).unwrap();
-    // A lease keeps the parent from being removed as an empty container.
-    let lease = semaphore.acquire().await.unwrap();
-    let leases = format!("{}/leases", fixture.path);
-    fixture.forbid(&operator, &leases, Perms::READ).await;
-    let before = fixture.tap.len();
-    let error = within_deadline("acquire", semaphore.acquire()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NoAuth, "{error}");
-    let is_lease = |r: &&Record| {
-        r.is_request(OpCode::Create2) && r.path().is_some_and(|path| path.starts_with(&leases))
-    };
-    assert_eq!(fixture.tap.trace().since(before).iter().filter(is_lease).count(), 1);
-    fixture.allow_all(&operator, &leases).await;
-    fixture.children(&leases, 1).await;
-    lease.release().await.unwrap();
-}
-
-async fn a_missing_lock_has_no_participants(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let mutex = mutex(&fixture, &client);
-    assert_eq!(mutex.participants().await.unwrap(), [""; 0]);
 }
 
 async fn a_missing_chroot_is_named(fixture: Fixture) {

@@ -1,16 +1,9 @@
 //! Clients whose proven bounds are renewed, on both servers: what else they do while their connections are replaced.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::SeqCst},
-};
+use docent::InterProcessMutex;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use docent::{Client, Config, ConnectionState, CreateMode, InterProcessMutex};
-
-use crate::{
-    Fixture, ms, options,
-    support::{eventually, within_deadline},
-};
+use super::*;
 
 on_both_servers! {
     pipelined_requests_keep_their_order_and_watches_their_events_in_renewals

@@ -1,27 +1,15 @@
 //! Futures of locks that are polled outside a runtime, in a runtime other than the client's, and after the end of the
 //! client's runtime.
 
+use docent_testing::tap::Tap;
 use std::{
-    future::Future,
-    pin::{Pin, pin},
-    sync::Arc,
-    task::{Context, Poll, Wake, Waker},
+    task::Wake,
     thread::{self, Thread},
-    time::Duration,
 };
-
-use docent::{
-    Client, Config, ErrorKind, OpCode,
-    locks::{InterProcessMultiLock, InterProcessMutex, InterProcessSemaphoreV2, LockGuard},
-    shared::SharedValue,
-};
-use docent_testing::{TestingServer, fault::Fault, server, tap::Tap};
 use tokio::runtime::Runtime;
 
-use crate::{
-    ms, options,
-    support::{each_lock::each_lock, eventually_blocking, pending_and_watches},
-};
+use super::*;
+use crate::support::eventually_blocking;
 
 struct Unpark(Thread);
 
@@ -162,29 +150,6 @@ fn the_end_of_the_clients_runtime_ends_the_receivers_of_values() {
     assert_eq!(drive(values.next()), None);
     assert_eq!(value.value(), "x");
     drop((value, client, tap, server, servers));
-}
-
-/// The first delete is lost, and there is a pause before the next one.
-#[test]
-fn a_release_pauses_outside_a_runtime() {
-    let fixture = other_runtime();
-    let mutex = InterProcessMutex::with_options(&fixture.client, "/lock", options()).unwrap();
-    let guard = drive(mutex.acquire()).unwrap();
-    fixture.tap.inject(Fault::drop_before(OpCode::Delete));
-    drive(guard.release()).unwrap();
-    assert!(drive(mutex.participants()).unwrap().is_empty());
-}
-
-#[test]
-fn a_release_pauses_in_a_runtime_without_timers() {
-    let fixture = other_runtime();
-    let mutex = InterProcessMutex::with_options(&fixture.client, "/lock", options()).unwrap();
-    let bare = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    bare.block_on(async {
-        let guard = mutex.acquire_timeout(ms(5000)).await.unwrap().unwrap();
-        fixture.tap.inject(Fault::drop_before(OpCode::Delete));
-        guard.release().await.unwrap();
-    });
 }
 
 /// The runtime ends during acquires, waits and a release: their futures complete, and neither polling nor dropping them

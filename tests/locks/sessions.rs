@@ -1,37 +1,13 @@
 //! Locks after the end of a session: one that has ended on both sides, and one that the client has given up while the
 //! server still has it (N2 and N3 in `docs/CURATOR.md`).
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use docent::runtime::Clock;
+use std::sync::atomic::AtomicU64;
 
-use docent::{
-    Client, Config, ErrorKind, OpCode,
-    locks::{InterProcessMutex, InterProcessReadWriteLock, LockOptions, Owner},
-    retry::RetryNTimes,
-    runtime::Clock,
-};
-use docent_testing::{
-    fault::Fault,
-    tap::{Record, TapClient},
-};
-
-use crate::{
-    Fixture, ms, mutex, no_retries, options,
-    support::{
-        DEADLINE, eventually,
-        given_up_session::{short_session, wait_until_given_up, without_expiry},
-        within_deadline,
-    },
-};
+use super::*;
+use crate::support::given_up_session::without_expiry;
 
 on_both_servers! {
-    a_waiter_in_a_namespace_queues_again_in_its_next_session
-    a_release_overtaken_by_the_end_of_the_session_succeeds
     a_create_that_times_out_leaves_no_node
 }
 
@@ -71,50 +47,6 @@ async fn a_late_delete_of_the_dying_sessions_node_does_not_hit_the_new_one() {
     let guard = within_deadline("the reader", waiting).await.unwrap().unwrap();
     assert!(a.exists(guard.path()).await.unwrap().is_some());
     guard.release().await.unwrap();
-}
-
-/// CURATOR-604 without two holders: the place in the queue is lost with the session.
-// Case (Failure cases, 19): expiry while waiting for a lock.
-async fn a_waiter_in_a_namespace_queues_again_in_its_next_session(fixture: Fixture) {
-    let ((a, _a), (b, tap)) = (fixture.client("A").await, fixture.client("B").await);
-    let namespace = fixture.path.trim_start_matches('/');
-    let mutex = |client| {
-        let options = options().with_namespace(namespace);
-        InterProcessMutex::with_options(client, "/queue", options).unwrap()
-    };
-    let (ours, theirs) = (mutex(&a), mutex(&b));
-    let holder = ours.acquire().await.unwrap();
-    let waiting = tokio::spawn(async move { theirs.acquire().await });
-    fixture.wait_for_frame("B", |r| r.is_reply(OpCode::GetData)).await;
-    let queue = ours.participants().await.unwrap();
-    tap.kill_session(DEADLINE).await.unwrap();
-    eventually("another node of B's", async || {
-        let now = ours.participants().await.unwrap();
-        (now.len() == 2 && now[1] != queue[1]).then_some(())
-    })
-    .await;
-    holder.release().await.unwrap();
-    let guard = within_deadline("acquire", waiting).await.unwrap().unwrap();
-    assert_eq!(guard.session_id(), b.session().unwrap().session_id());
-    guard.release().await.unwrap();
-    fixture.children(&format!("{}/queue", fixture.path), 0).await;
-}
-
-/// The delete is lost with the connection, and the session ends before its retry: the node is deleted with the session.
-// Case (Failure cases, 22): expiry during a release.
-async fn a_release_overtaken_by_the_end_of_the_session_succeeds(fixture: Fixture) {
-    let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let guard = mutex(&fixture, &a).acquire().await.unwrap();
-    let before = fixture.tap.len();
-    fixture.tap.inject(Fault::drop_before(OpCode::Delete));
-    tap.refuse().await.unwrap();
-    let releasing = tokio::spawn(guard.release());
-    let mut records = fixture.tap.subscribe_from(before);
-    records.until(DEADLINE, |r| r.is_request(OpCode::Delete)).await.unwrap();
-    tap.kill_session(DEADLINE).await.unwrap();
-    tap.accept().await.unwrap();
-    within_deadline("release", releasing).await.unwrap().unwrap();
-    mutex(&fixture, &b).acquire().await.unwrap().release().await.unwrap();
 }
 
 /// N9: the last error is not ConnectionLoss, and the outcome is unknown. Curator leaves the node.

@@ -1,17 +1,11 @@
 //! Shared values. Source: those tests of `TestSharedCount` and `TestSharedValue` that the semaphore depends on.
 
 use docent::{
-    Client, Config, CreateMode, CreateOptions, ErrorKind, OpCode,
     acl::{CREATOR_ALL_ACL, OPEN_ACL_UNSAFE},
-    locks::InterProcessSemaphoreV2,
-    shared::{SharedCount, SharedValue, count_of},
+    shared::count_of,
 };
-use docent_testing::fault::Fault;
 
-use crate::{
-    Fixture, ms, options,
-    support::{DEADLINE, within_deadline},
-};
+use super::*;
 
 on_both_servers! {
     a_count_is_seeded_once_and_watched

@@ -1,28 +1,10 @@
 //! Searches on servers that show an old tree: a lagging follower, and a leader that does not know it is partitioned.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::atomic::AtomicU32;
+use tokio::io::AsyncWriteExt;
 
-use docent::{
-    Acl, Client, CreateMode, ErrorKind, OpCode, Perms, acl, create_protected,
-    locks::{InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2, Owner},
-};
-use docent_testing::{TestingCluster, TestingServer, fault::Fault, tap::TapClient};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-};
-
-use crate::{
-    Fixture, ms, mutex, no_retries, options, protected,
-    support::{
-        DEADLINE, eventually,
-        given_up_session::{config_without_expiry, short_session, wait_until_given_up},
-        within_deadline,
-    },
-};
+use super::*;
+use crate::support::given_up_session::config_without_expiry;
 
 /// A cluster with a client that is connected to the leader, through a tap.
 async fn cluster_and_client() -> (TestingCluster, Fixture, Client, TapClient) {

@@ -1,15 +1,8 @@
 //! An acquire emits an event at level TRACE for each of its steps, as the documentation of `lock_internals` lists them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
-use crate::support::{eventually, traced::Traced, within_deadline};
-use docent::{
-    Client, OpCode,
-    locks::{InterProcessMutex, LockOptions},
-    retry::RetryNTimes,
-};
-use docent_testing::{TestingServer, fault::Fault};
-use tracing::Level;
+use super::*;
 
 /// The number and first words of each step in the documentation.
 fn documented() -> BTreeMap<u64, String> {

@@ -1,20 +1,8 @@
 //! The strict mutex on both servers: contention, killed sessions, and lost replies of each of its steps.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Instant,
-};
+use docent::StrictMutex;
 
-use docent::{Client, CreateMode, ErrorKind, OpCode, StrictMutex, locks::LockGuard};
-use docent_testing::fault::Fault;
-
-use crate::{
-    Fixture, ms, options,
-    support::{DEADLINE, acquiring, eventually, within_deadline},
-};
+use super::*;
 
 on_both_servers! {
     strict_holders_follow_each_other_with_growing_tokens

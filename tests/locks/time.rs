@@ -1,25 +1,11 @@
 //! Durations of acquires and pauses. The tests use tokio's paused clock, which advances only when all tasks are idle:
 //! so they do not depend on the speed of the machine.
 
-use std::{sync::Arc, task::Poll, time::Duration};
-
-use docent::{
-    CreateMode, ErrorKind, LeaderSelector, create_protected,
-    locks::{
-        InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-        InterProcessSemaphoreMutex, InterProcessSemaphoreV2, Owner, Revoker, StrictMutex,
-    },
-};
+use docent::{LeaderSelector, locks::StrictMutex};
 use tokio::time::{Instant, sleep};
 
-use crate::{
-    ms, options, protected,
-    support::{
-        each_lock::each_lock,
-        in_process::{self, server_and_client},
-        pending_and_watches,
-    },
-};
+use super::*;
+use crate::support::in_process::{self, server_and_client};
 
 /// Tolerance for replies, and for timers, which are up to a millisecond late.
 const TOLERANCE: Duration = ms(50);
@@ -181,25 +167,6 @@ async fn leases_deleted_together_count_as_one_loss() {
     let began = Instant::now();
     let _lease = semaphore.acquire().await.unwrap();
     assert!(began.elapsed() < TOLERANCE, "{:?}", began.elapsed());
-}
-
-/// N5: Curator gives each lock the whole timeout.
-#[tokio::test(start_paused = true)]
-async fn the_timeout_of_a_multi_lock_covers_all_locks() {
-    let (_server, client) = server_and_client().await;
-    let mutex = |path| Arc::new(InterProcessMutex::with_options(&client, path, options()).unwrap());
-    let first = mutex("/a").acquire().await.unwrap();
-    let _last = mutex("/c").acquire().await.unwrap();
-    let locks: Vec<Arc<dyn InterProcessLock>> = vec![mutex("/a"), mutex("/b"), mutex("/c")];
-    let lock = InterProcessMultiLock::from_locks(locks);
-    let began = Instant::now();
-    let waiting = tokio::spawn(async move { lock.acquire_timeout(ms(3000)).await });
-    sleep(ms(2500)).await;
-    first.release().await.unwrap();
-    assert!(waiting.await.unwrap().unwrap().is_none());
-    let took = began.elapsed();
-    // With the whole timeout for each lock, it would take 5.5 s.
-    assert!(took >= ms(3000) && took < ms(3000) + TOLERANCE, "{took:?}");
 }
 
 /// A multi lock counts its timeout by this clock.

@@ -1,17 +1,6 @@
 //! The cancellation token of a guard: cancelled by every end of the guard and of its hold.
 
-use std::{future::Future, pin::pin, sync::Arc, task::Context, task::Waker};
-
-use docent::{
-    Client, ConnectionState,
-    locks::{InterProcessLock, InterProcessMultiLock, InterProcessMutex, LockGuard, Owner},
-};
-
-use crate::{
-    Fixture, mutex, options,
-    support::within_deadline,
-    support::{DEADLINE, each_lock::each_lock},
-};
+use super::*;
 
 on_both_servers! {
     a_dropped_guard_cancels_its_token
@@ -87,6 +76,7 @@ async fn a_guard_dropped_when_its_loss_is_known_cancels_its_token(fixture: Fixtu
     }
 }
 
+// Case (Failure cases, 20): expiry while holding one.
 async fn a_guard_that_is_not_held_has_cancelled_its_token(fixture: Fixture) {
     let (client, tap) = fixture.client("A").await;
     let guards = guards(&fixture, &client).await;

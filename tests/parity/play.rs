@@ -10,8 +10,12 @@
 //! | `A ! EVENT` | waits for the next event of a peer that begins so |
 //! | `until [N] FRAME` | waits until the trace has N lines that begin so |
 //! | `quiet A` | waits until the peer sends nothing more |
-//! | `inject FAULT OPERATION [of A] [below PATH] [nth N] [times N]` | FAULT is `drop-before`, `drop-reply`, `delay-request` or `delay-reply` |
+//! | `inject FAULT OPERATION [of A] [below PATH] [nth N] [times N]` | FAULT is `drop-before`, `drop-reply`, `lose-reply`, `delay-request` or `delay-reply` |
 //! | `end-delays` | ends the delays of all faults |
+//! | `throttle N` | the embedded server refuses the next N requests |
+//! | `mark` | begins what the next two steps look at |
+//! | `sent A OPERATION ...` | waits until a peer has sent these requests, and no other |
+//! | `count N FRAME` | the trace has N lines that begin so |
 //! | `cut A`, `refuse A`, `accept A`, `stall A`, `resume A` | the connection of a peer, and its port |
 //! | `kill A` | ends the session of a peer on its server, by a second connection |
 //! | `close A B` | ends peers, and their sessions |
@@ -58,8 +62,9 @@ pub(crate) struct Player {
     area: &'static Area,
     tap: Tap,
     server: String,
-    /// Kept alive with the player.
-    _embedded: Option<TestingServer>,
+    embedded: Option<TestingServer>,
+    /// Where the trace was at the last `mark`.
+    mark: u64,
     actors: BTreeMap<String, Actor>,
     /// Events of caches, in the form of the recordings.
     said: String,
@@ -85,7 +90,7 @@ impl Player {
         };
         let tap = Tap::start(&server).await.unwrap();
         let (actors, said) = (BTreeMap::new(), String::new());
-        Self { area, tap, server, _embedded: embedded, actors, said, line }
+        Self { area, tap, server, embedded, mark: 0, actors, said, line }
     }
 
     /// Plays the script, and returns the trace.
@@ -109,6 +114,18 @@ impl Player {
             ["quiet", label] => self.quiet(label).await,
             ["inject", fault, op, ..] => self.tap.inject(read_fault(fault, op, &words[3..])),
             ["end-delays"] => self.tap.end_delays(),
+            ["throttle", count] => {
+                let server = self.embedded.as_ref().expect("`server: embedded` in the head");
+                server.throttle(count.parse().unwrap());
+            }
+            ["mark"] => self.mark = self.tap.len(),
+            ["sent", label, ..] => self.sent(label, &words[2..]).await,
+            ["count", number, ..] => {
+                let (start, trace) =
+                    (words[2..].join(" "), self.tap.trace().since(self.mark).text());
+                let count = trace.lines().filter(|line| line.starts_with(&start)).count();
+                assert_eq!(count.to_string(), number, "{step}: {trace}");
+            }
             ["close", ..] => {
                 for label in &words[1..] {
                     self.close(label).await;
@@ -261,6 +278,18 @@ impl Player {
         .await;
     }
 
+    async fn sent(&self, label: &str, wanted: &[&str]) {
+        eventually(&format!("{label} sends {wanted:?}"), async || {
+            let trace = self.tap.trace().since(self.mark);
+            let requests = trace.iter().filter(|record| &*record.client == label);
+            let sent =
+                requests.filter_map(|record| record.op().filter(|op| record.is_request(*op)));
+            let sent = sent.filter(|op| *op != OpCode::Ping).map(|op| op.to_string());
+            (sent.collect::<Vec<_>>() == wanted).then_some(())
+        })
+        .await;
+    }
+
     async fn quiet(&mut self, label: &str) {
         let mut before = (0, 0);
         let peer = &self.actors[label].peer;
@@ -314,6 +343,7 @@ fn read_fault(fault: &str, op: &str, words: &[&str]) -> Fault {
     let action = match fault {
         "drop-before" => Action::DropRequest,
         "drop-reply" => Action::DropReply,
+        "lose-reply" => Action::LoseReply,
         "delay-request" => Action::DelayRequest(DEADLINE),
         "delay-reply" => Action::DelayReply(DEADLINE),
         _ => panic!("not a fault: {fault}"),
@@ -332,7 +362,7 @@ fn read_fault(fault: &str, op: &str, words: &[&str]) -> Fault {
     fault
 }
 
-/// The server of a scenario: none, or `no expiry`, `version 3.4`, `version 3.9`, `tick 500 ms`, `containers 700 ms`, `reconfig`.
+/// The server of a scenario: none, or `embedded`, `no expiry`, `version 3.4`, `version 3.9`, `tick 500 ms`, `containers 700 ms`, `reconfig`.
 fn config(kind: Option<&str>) -> server::Config {
     let millis = |text: &str| Duration::from_millis(text.trim_end_matches(" ms").parse().unwrap());
     let default = server::Config {
@@ -341,7 +371,7 @@ fn config(kind: Option<&str>) -> server::Config {
         ..Default::default()
     };
     match kind.map(|kind| kind.split_once(' ').unwrap_or((kind, ""))) {
-        None => default,
+        None | Some(("embedded", _)) => default,
         Some(("no", "expiry")) => config_without_expiry(),
         Some(("version", "3.4")) => server::Config { version: Version::V3_4, ..default },
         Some(("version", "3.9")) => server::Config { version: Version::V3_9, ..default },

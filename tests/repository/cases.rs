@@ -163,62 +163,30 @@ fn read_cases(path: &Path, cases: &mut BTreeMap<String, Vec<Case>>) {
     }
 }
 
+/// The name of a test is a sentence.
 #[test]
-fn every_test_that_the_gaps_of_a_keeper_name_is_there() {
-    let keeper = document("docs/KEEPER.md");
-    let rows = keeper.lines().filter(|line| line.starts_with("| ") && line.contains('#'));
-    let names: BTreeSet<_> = rows
-        .filter_map(|row| row.trim_end_matches(" |").rsplit_once('|'))
-        .flat_map(|(_, tests)| tests.split('`').skip(1).step_by(2))
-        .collect();
-    assert!(names.len() > 5, "only {names:?}: has the form of the table changed?");
-    assert_exist(&names);
-}
-
-#[test]
-fn every_test_that_the_way_from_curator_names_is_there() {
-    let curator = document("docs/CURATOR.md");
-    // The name of a test is a sentence.
-    let is_name = |text: &&str| {
-        let is_of_a_function =
-            text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-        is_of_a_function && text.matches('_').count() >= 3 || is_parity_scenario(text)
-    };
-    let rows = curator.lines().filter(|line| line.starts_with('|'));
-    let names: BTreeSet<_> =
-        rows.flat_map(|row| row.split('`').skip(1).step_by(2)).filter(is_name).collect();
-    assert!(names.len() > 20, "only {} names", names.len());
-    assert_exist(&names);
-}
-
-#[test]
-fn every_test_and_planted_fault_of_a_rule_is_there() {
-    let rules = section("docs/ARCHITECTURE.md", "Rules of more than one module");
-    let cells = |column: usize| {
-        let rows = rules.lines().filter(|line| line.starts_with("| "));
-        let cells = rows.filter_map(move |row| row.split('|').nth(column));
-        cells.flat_map(|cell| cell.split('`').skip(1).step_by(2))
-    };
-    let tests: BTreeSet<_> = cells(3).collect();
-    assert!(tests.len() > 15, "only {tests:?}: has the form of the table changed?");
-    assert_exist(&tests);
-    let plants = plants();
-    let is_unknown = |name: &&str| !name.contains(['_', ':']) && !plants.contains(*name);
-    let unknown: Vec<_> = cells(4).filter(is_unknown).collect();
-    assert!(unknown.is_empty(), "no planted faults: {unknown:?}");
-}
-
-#[test]
-fn every_function_that_docent_has_beside_its_peers_is_there() {
-    let peers = document("docs/PEERS.md");
-    let cells = peers.lines().filter_map(|line| line.strip_prefix('|')?.split('|').nth(1));
-    let names: BTreeSet<_> = cells
-        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
-        .map(|name| name.trim_end_matches("()"))
-        .filter(|name| name.contains('_') && !name.contains(['/', '.', ' ', ':']))
-        .collect();
-    assert!(names.len() > 8, "only {names:?}: has the form of the table changed?");
-    assert_exist(&names);
+fn every_test_and_scenario_that_a_document_names_is_there() {
+    let scenarios = scenarios();
+    for (document, least) in
+        [("ARCHITECTURE", 15), ("CURATOR", 20), ("KEEPER", 5), ("PEERS", 5), ("SIMULATION", 0)]
+    {
+        let text = self::document(&format!("docs/{document}.md"));
+        let words = text.split('`').skip(1).step_by(2);
+        let is_function = |word: &&str| {
+            word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        };
+        let is_name = |word: &&str| {
+            is_function(word) && word.matches('_').count() >= 3 || is_parity_scenario(word)
+        };
+        let names: BTreeSet<_> = words.clone().filter(is_name).collect();
+        assert!(names.len() >= least, "{document}: only {names:?}");
+        assert_exist(&names);
+        let recorded = words.filter_map(|word| word.strip_prefix("sim/scenarios/").or(Some(word)));
+        for scenario in recorded.filter(|word| word.ends_with(".ron") && !word.contains(['/', ' ']))
+        {
+            assert!(scenarios.contains(scenario), "{document}: no scenario {scenario}");
+        }
+    }
 }
 
 #[test]
@@ -275,6 +243,13 @@ fn section(path: &str, heading: &str) -> String {
     let document = document(path);
     let (_, rest) = document.split_once(&format!("\n## {heading}\n")).unwrap();
     rest.split("\n## ").next().unwrap().to_owned()
+}
+
+/// The files of the simulator's scenarios.
+fn scenarios() -> BTreeSet<String> {
+    let directory = xtask::workspace::root().join("sim/scenarios");
+    let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+    files.map(|name| name.into_string().unwrap()).collect()
 }
 
 /// The names of the planted faults.

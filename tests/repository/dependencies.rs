@@ -111,43 +111,10 @@ fn every_dependency_has_a_version() {
     }
 }
 
-/// Whether a licence expression (SPDX) can be met by allowed licences.
+/// Whether a licence expression (SPDX) can be met by allowed licences. It may refuse nested ones that can, and accepts none
+/// that cannot: each part of an `AND` has an allowed alternative.
 fn is_allowed(expression: &str, allowed: &BTreeSet<&str>) -> bool {
-    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
-    let words: Vec<_> = spaced.split_whitespace().collect();
-    let mut rest = words.as_slice();
-    any(&mut rest, allowed) && rest.is_empty()
-}
-
-/// `TERMS OR TERMS`: one of them is allowed.
-fn any(rest: &mut &[&str], allowed: &BTreeSet<&str>) -> bool {
-    let mut is_allowed = all(rest, allowed);
-    while let Some((&"OR", after)) = rest.split_first() {
-        *rest = after;
-        is_allowed |= all(rest, allowed);
-    }
-    is_allowed
-}
-
-/// `TERM AND TERM`: all of them are allowed. A term is a licence, perhaps `WITH` an exception, or in parentheses.
-fn all(rest: &mut &[&str], allowed: &BTreeSet<&str>) -> bool {
-    let mut is_allowed = true;
-    loop {
-        let Some((term, after)) = rest.split_first() else { return false };
-        *rest = after;
-        is_allowed &= if *term == "(" {
-            let inner = any(rest, allowed);
-            let Some((&")", after)) = rest.split_first() else { return false };
-            *rest = after;
-            inner
-        } else if let ["WITH", exception, after @ ..] = *rest {
-            let licence = format!("{term} WITH {exception}");
-            *rest = after;
-            allowed.contains(licence.as_str())
-        } else {
-            allowed.contains(term)
-        };
-        let Some((&"AND", after)) = rest.split_first() else { return is_allowed };
-        *rest = after;
-    }
+    let flat = expression.replace(['(', ')'], "").replace('/', " OR ");
+    let has_allowed = |part: &str| part.split(" OR ").any(|licence| allowed.contains(licence));
+    flat.split(" AND ").all(has_allowed)
 }

@@ -3,7 +3,6 @@
 use std::{path::PathBuf, process::Stdio};
 
 use crate::support::{
-    peer::Peer,
     real::{server, skip},
     within_deadline,
 };
@@ -59,215 +58,27 @@ async fn lock_holds_25_times_without_an_overlap_and_leaves_nothing() {
     assert_eq!(left, [""; 0]);
 }
 
-#[tokio::test]
-async fn lock_needs_no_server() {
-    let output = Command::new(example("lock")).env_remove("DOCENT_CONNECT").output();
-    let output = within_deadline("the example", output).await.unwrap();
-    assert_eq!(output.status.code(), Some(0));
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(text.lines().last(), Some("25 holds, 0 overlaps"));
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.contains("embedded server"), "{stderr}");
+/// What the examples of the tutorial print, each in a file. Numbers that a server gives out are `N`. Those in
+/// `with_a_server` bring the server along: their connections are broken, or speak TLS. Those in `on_a_server` need one; `smol`
+/// is another executor, without a tokio runtime in the process.
+fn printed(directory: &str) -> Vec<(String, String)> {
+    let directory = xtask::workspace::root().join("tests/repository").join(directory);
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.filter(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    let read = |path: PathBuf| {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        (name, std::fs::read_to_string(path).unwrap())
+    };
+    files.map(read).collect()
 }
 
-/// The tutorial: an example, and all that it says. Numbers that a server gives out are `N`.
-const TUTORIAL: &[(&str, &str)] = &[
-    (
-        "reentrant",
-        "Alice transfers; Bob does not acquire it
-Alice withdraws, by the same lock node: true
-Alice deposits, by the same lock node: true
-Alice has released the inner holds; Bob does not acquire it
-Alice is done; Bob acquires it
-",
-    ),
-    (
-        "semaphore_mutex",
-        "held: true
-held twice: false
-held after another task has released it: false
-held again: true
-",
-    ),
-    (
-        "read_write",
-        "two readers at once: true
-a writer that became a reader: true
-20 writes, 0 torn reads
-",
-    ),
-    (
-        "semaphore",
-        "took 1, 1 of 6 are out
-took 1, 2 of 6 are out
-took 2, 4 of 6 are out
-took 2, 6 of 6 are out
-a seventh: false
-one was returned, and one that waited has it: 6 of 6 are out
-0 are out
-",
-    ),
-    (
-        "multi",
-        "held together: 2 locks
-the printer alone: false
-the paper alone: false
-both without the paper: false
-the printer was released again: true
-",
-    ),
-    (
-        "revoke",
-        "the night's work has started
-the release of the lock was requested; held: true
-the urgent work has the lock
-",
-    ),
-    (
-        "discovery",
-        "laser is there, at Some(\"10.0.0.7\")
-matrix is there, at Some(\"10.0.0.8\")
-jobs go to laser, matrix, laser, matrix
-matrix has failed twice: jobs go to laser, laser, laser, laser
-laser has left; usable: 0
-",
-    ),
-    (
-        "fencing",
-        "Alice believes: true, Bob believes: true
-Bob writes: Ok(())
-Alice writes: Err(\"token N is stale, N was here\")
-the text is by Bob
-",
-    ),
-    ("proven_hold", "page 1\npage 2\npage 3\n"),
-    (
-        "configuration",
-        "workers = 2: 2 workers, rejected: None
-workers = 5: 5 workers, rejected: None
-workers = many: 5 workers, rejected: Some(\"\\\"many\\\": invalid digit found in string\")
-workers = 3: 3 workers, rejected: None
-",
-    ),
-    (
-        "blocking",
-        "changes: 6
-pages by AABBCC
-",
-    ),
-    ("naive_lock", "15 holds, one at a time\n"),
-    (
-        "sequential_lock",
-        "the first holds the lock; it deletes its node
-the second holds the lock; its number is greater: true
-",
-    ),
-    (
-        "five_waiters",
-        "six contenders: A holds B>A C>B D>C E>D F>E
-D gives up: A holds B>A C>B E>C F>E
-B's session ends: A holds C>A E>C F>E
-A releases: C holds E>C F>E
-",
-    ),
-    (
-        "stop_when_lost",
-        "round 1: the lock was lost, the job was dropped
-round 2: done, and still held: true
-",
-    ),
-    (
-        "conditional_write",
-        "before it opens: false
-three at once: true true true
-after it has closed: false
-3 receipts, 2 pieces left
-",
-    ),
-    ("limited_jobs", "12 jobs done, at most three at once: true\n"),
-    (
-        "end_well",
-        "serving
-asked to stop
-failed: true
-the lock is free at once: true
-",
-    ),
-    ("count_once", "60 deliveries of 20 orders: 20 new ones, count 20\n"),
-    (
-        "queue",
-        "Alice has processed 7
-Alice continues: false
-Bob has processed 13
-results: 20
-",
-    ),
-    ("tree_mover", "one is b\"2\"\nleft: [\"one\"]\n"),
-    ("kazoo_lock", "count: 20\n"),
-    (
-        "rpc_registry",
-        "providers: registered: dubbo://10.0.0.7:20880/com.example.Greeter?application=hall&interface=com.example.Greeter&methods=hello,good bye&side=provider&timestamp=1764000000000
-the session of the provider ends
-providers: gone: dubbo://10.0.0.7:20880/com.example.Greeter?application=hall&interface=com.example.Greeter&methods=hello,good bye&side=provider&timestamp=1764000000000
-providers: registered: dubbo://10.0.0.7:20880/com.example.Greeter?application=hall&interface=com.example.Greeter&methods=hello,good bye&side=provider&timestamp=1764000000000
-providers: gone: dubbo://10.0.0.7:20880/com.example.Greeter?application=hall&interface=com.example.Greeter&methods=hello,good bye&side=provider&timestamp=1764000000000
-",
-    ),
-];
-
-/// As [`TUTORIAL`]; their connections are broken or speak TLS, so they bring the server along.
-const WITH_A_SERVER: &[(&str, &str)] = &[
-    (
-        "znode_operator",
-        "reconciled 1: 2 may use /znode-6e1f7c52
-reconciled 2: 2 may use /znode-6e1f7c52
-deleted 1: still there: false
-deleted 2: still there: false
-",
-    ),
-    (
-        "follow_node",
-        "one (at first)
-two (after a change)
-three (after a reconnect)
-three (in a new session)
-",
-    ),
-    (
-        "retry_call",
-        "read, at the third attempt: one
-two: applied, without a reply
-not applied yet
-three: applied, with a reply
-",
-    ),
-    (
-        "error_kinds",
-        "create: done
-create again: NodeExists, an answer: read the tree, and decide
-set with an old version: BadVersion, an answer: read the tree, and decide
-a path without a slash: InvalidPath, a mistake in the program or its settings: report it
-a lost request: ConnectionLoss, perhaps applied: read before a repeat
-a lost reply: ConnectionLoss, perhaps applied: read before a repeat
-delete: done
-after close: Closed, a mistake in the program or its settings: report it
-",
-    ),
-    (
-        "cut_connection",
-        "lock nodes after a lost reply: 1
-the outcome of a plain call is unknown: true
-held after an outage: true
-held after the end of the session: false
-",
-    ),
-];
-
+// Case (Found in docent itself): a scene of the trace tests passed without having been played when
+// its example was not built, and another test when its server did not start.
 #[tokio::test]
 async fn the_tutorial_prints_each_step_and_leaves_nothing() {
-    for (name, expected) in TUTORIAL {
-        let (text, left) = run(name).await;
-        assert_eq!(without_tokens(&text), *expected, "{name}");
+    for (name, expected) in [printed("printed"), printed("printed/on_a_server")].concat() {
+        let (text, left) = run(&name).await;
+        assert_eq!(without_tokens(&text), expected, "{name}");
         assert_eq!(left, [""; 0], "{name}");
     }
 }
@@ -276,8 +87,8 @@ async fn the_tutorial_prints_each_step_and_leaves_nothing() {
 // broken connection.
 #[tokio::test]
 async fn the_tutorial_needs_no_server() {
-    for (name, expected) in TUTORIAL.iter().chain(WITH_A_SERVER) {
-        assert_eq!(without_tokens(&output(name, None).await), *expected, "{name}");
+    for (name, expected) in [printed("printed"), printed("printed/with_a_server")].concat() {
+        assert_eq!(without_tokens(&output(&name, None).await), expected, "{name}");
     }
 }
 
@@ -383,116 +194,4 @@ async fn lock_reports_an_unreachable_server() {
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(text.contains(part), "{connect}: {text}");
     }
-}
-
-#[tokio::test]
-async fn peers_refuse_bad_arguments_with_one_line() {
-    for (program, arguments, part) in [
-        ("lock_peer", vec![], "CONNECT is missing (usage: lock_peer CONNECT"),
-        ("lock_peer", vec!["a:b"], "\"a:b\" has a port that is not a number"),
-        ("lock_peer", vec!["h:1", "6000", "5x"], "RETRIES: 5x: invalid digit found in string"),
-        ("recipe_peer", vec!["h:1", "6000", "5", "quick"], "quick is no flag"),
-        ("recipe_peer", vec!["h:1", "6000", "5", "1", "quiet"], "POLICY is standard or session"),
-        ("recipe_peer", vec!["h:1", "lazy", "6000"], "6000 is one argument too many"),
-    ] {
-        let output = Command::new(example(program)).args(&arguments).output();
-        let output = within_deadline("the example", output).await.unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        let text = String::from_utf8(output.stderr).unwrap();
-        assert!(text.contains(part) && text.lines().count() == 1, "{arguments:?}: {text}");
-    }
-}
-
-/// The words of both programs, for the programs that drive them.
-// Case (Found in docent itself): a scene of the trace tests passed without having been played when
-// its example was not built, and another test when its server did not start.
-#[tokio::test]
-async fn peers_answer_commands() {
-    let server = TestingServer::start().await.unwrap();
-    for (program, dialogue) in [
-        (
-            "lock_peer",
-            &[
-                ("acquire mutex:/l", "ok"),
-                ("token mutex:/l", "ok "),
-                ("held mutex:/l", "ok true"),
-                ("acquire mutex:/l#other 50", "false"),
-                ("cancel mutex:/l#other", "err BadCommand"),
-                ("create /n a", "ok"),
-                ("create /n a", "err NodeExists NotApplied"),
-                ("set /n b -1", "ok 1 "),
-                ("get /n", "ok 1 "),
-                ("syncget /n", "ok 1 "),
-                ("fencedget /n /l", "ok 1 "),
-                ("guarded mutex:/l /n c", "ok"),
-                ("release mutex:/l", "ok"),
-                ("release mutex:/l", "err NotOwner"),
-                ("acquire latch:/e", "ok"),
-                ("acquire latch:/e", "err NotOwner"),
-                ("release latch:/e", "ok"),
-                ("acquire sem=1:/s", "ok _c_"),
-                ("multi 1000 /x /y", "ok"),
-                ("multirelease", "ok"),
-                ("nonsense", "err BadCommand"),
-            ][..],
-        ),
-        (
-            "recipe_peer",
-            &[
-                ("latch start a /latch idA", "ok"),
-                ("latch await a 10000", "ok"),
-                ("latch participants a", "ok 1 *idA"),
-                ("latch close a", "ok"),
-                ("pnode start n /kept ephemeral v1", "ok"),
-                ("pnode wait n 10000", "ok"),
-                ("group join g /g me", "ok"),
-                ("group members g", "ok 1 me=10.0.0.1"),
-                ("mk /c x", "ok"),
-                ("set /c y", "ok 1"),
-                ("get /none", "err NoNodeException"),
-                ("cstart cache:/c", "ok"),
-                ("bset barrier:/b", "ok"),
-                ("bwait barrier:/b 50", "false"),
-                ("aopen aint:/i 0 0 /lock 1000", "ok"),
-                ("ainc aint:/i", "ok true 0 1 1 0"),
-                ("atryset avalue:/v 0x00ff", "ok true - 0x00ff 1 0"),
-                ("dnames disc:/d", "err IllegalState"),
-                ("dopen disc:/d", "ok"),
-                ("dnames disc:/d", "ok 0"),
-                ("ensemble -", "ok 127.0.0.1:"),
-            ][..],
-        ),
-    ] {
-        let mut command = Command::new(example(program));
-        command.arg(server.connect_string());
-        let peer = Peer::spawn(program, command);
-        peer.event("ready").await;
-        for (command, answer) in dialogue {
-            let actual = peer.ask(command).await.outcome.to_string();
-            assert!(actual.starts_with(answer), "{program}: {command}: {actual}");
-        }
-        peer.close().await;
-    }
-}
-
-#[tokio::test]
-async fn a_users_own_test_works_on_the_testing_server() {
-    let text = output("test_with_testing_server", None).await;
-    assert_eq!(
-        text,
-        "alone, it runs\nwhile it runs, it runs nowhere else\na session that ends in the middle is noticed\n"
-    );
-}
-
-/// Another executor, and no tokio runtime in the process.
-#[tokio::test]
-async fn smol_runs_the_client_and_the_mutex() {
-    let (text, left) = run("smol").await;
-    let lines = [
-        "the first holds the mutex",
-        "another attempt gives up after 100 ms: true",
-        "the second held it after the first",
-    ];
-    assert_eq!(text.lines().collect::<Vec<_>>(), lines);
-    assert_eq!(left, [""; 0]);
 }

@@ -91,10 +91,16 @@ impl Ran {
     /// Asserts this exit code and an error of one line that contains `text`.
     #[track_caller]
     pub(crate) fn failed(self, code: i32, text: &str) {
-        assert_eq!(self.code, Some(code), "{self:?}");
-        assert_eq!(self.err.lines().count(), 1, "one line: {self:?}");
-        assert!(self.err.contains(text), "{text:?} in {self:?}");
-        assert!(self.err.starts_with("docent"), "{self:?}");
+        self.failed_at("", code, text);
+    }
+
+    /// As [`failed`](Self::failed), with the place of the command for the message.
+    #[track_caller]
+    pub(crate) fn failed_at(self, place: &str, code: i32, text: &str) {
+        assert_eq!(self.code, Some(code), "{place} {self:?}");
+        assert_eq!(self.err.lines().count(), 1, "{place} one line: {self:?}");
+        assert!(self.err.contains(text), "{place} {text:?} in {self:?}");
+        assert!(self.err.starts_with("docent"), "{place} {self:?}");
     }
 }
 

@@ -2,13 +2,13 @@
 //! pause, never a hang without limit, never a busy loop.
 
 use docent_protocol::{
-    CreateMode, Encode, ErrorCode, List, OpCode, Stat, Ttl, frame,
+    List, Ttl,
     multi::{MultiReply, MultiResult},
-    operation::Read,
-    reply::{Create2Reply, GetChildrenReply, GetDataReply, PathReply, StatReply},
+    reply::Create2Reply,
 };
-use docent_session::{ConnectionState, ErrorKind, Outcome, TransactionResult};
+use docent_session::TransactionResult;
 
+use super::*;
 use crate::support::*;
 
 /// More than the pauses allow in a minute: the first pauses are short, then there is one in 2.5 to 5 s.
@@ -17,21 +17,6 @@ const ATTEMPTS_IN_A_MINUTE: usize = 40;
 /// Lets a minute pass.
 async fn a_minute() {
     tokio::time::sleep(ms(60_000)).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_that_refuses_is_tried_again_with_growing_pauses() {
-    let (dialer, net) = net();
-    let counter = net.counter();
-    drop(net);
-    let client = start(config(), dialer);
-    a_minute().await;
-    let count = counter();
-    assert!((10..ATTEMPTS_IN_A_MINUTE).contains(&count), "{count} attempts in a minute");
-    let error = client.wait_until_connected(ms(100)).await.unwrap_err();
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::ConnectionLoss, Outcome::NotApplied));
-    let text = error.to_string();
-    assert!(text.contains("one:1") && text.contains("refused"), "{text}");
 }
 
 /// Nothing, each first frame that is no handshake, and a refused session: named, and the next attempt after a pause.

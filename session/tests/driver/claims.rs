@@ -1,20 +1,9 @@
 //! Waiters for the end of a claim, and the field that decides when a session is taken as lost.
 
-use std::{
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use docent_session::{runtime::Instant, session::SessionClaim};
+use std::sync::atomic::AtomicU64;
 
-use docent_protocol::{ErrorCode, xid};
-use docent_session::{
-    Client, ConnectionState,
-    runtime::{Clock, Instant},
-    session::SessionClaim,
-};
-
+use super::*;
 use crate::support::*;
 
 fn claim(client: &Client) -> SessionClaim {
@@ -27,20 +16,6 @@ async fn is_lost(lost: &mut std::pin::Pin<&mut impl Future<Output = ()>>) -> boo
         tokio::task::yield_now().await;
     }
     std::future::poll_fn(|cx| std::task::Poll::Ready(lost.as_mut().poll(cx).is_ready())).await
-}
-
-/// To the millisecond, the precision of tokio's timers, and never before it.
-#[tokio::test(start_paused = true)]
-async fn a_claim_ends_with_its_deadline() {
-    let (client, conn, _net) = connected().await;
-    let claim = claim(&client);
-    let deadline = claim.lease().deadline();
-    soon("the end of the claim", claim.lost()).await;
-    assert!(!claim.is_valid(client.now()));
-    assert!(client.now().duration_since(deadline) <= ms(1) && client.now() >= deadline);
-    assert_eq!(claim.lease().deadline(), deadline);
-    soon("again", claim.lost()).await;
-    drop(conn);
 }
 
 /// LOST, the end of the watches, and the end of the claim: one instant.
@@ -67,16 +42,6 @@ async fn a_silent_server_ends_claim_session_and_watches_at_once() {
     soon("the end of the claim", claim.lost()).await;
     assert!(client.now().duration_since(deadline) <= ms(1));
     drop(conn);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_claim_that_is_renewed_does_not_end() {
-    let (client, mut conn, _net) = connected().await;
-    let claim = claim(&client);
-    let serve = tokio::spawn(async move { conn.answer_all().await });
-    assert!(tokio::time::timeout(ms(600_000), claim.lost()).await.is_err());
-    assert!(claim.is_valid(client.now()));
-    serve.abort();
 }
 
 /// Long before the deadline.
@@ -125,27 +90,6 @@ async fn a_claim_follows_a_deadline_that_comes_nearer() {
     lost.await;
     let waited = client.now().duration_since(before);
     assert!(waited > ms(5600) && waited <= ms(5701), "{waited:?}");
-    drop(conn);
-}
-
-/// Any number of waits, given up at any time, on any thread.
-#[tokio::test(start_paused = true)]
-async fn a_wait_for_the_end_of_a_claim_can_be_given_up() {
-    let (client, conn, _net) = connected().await;
-    let claim = claim(&client);
-    for wait in [0, 1, 1000, 3000] {
-        assert!(tokio::time::timeout(ms(wait), claim.lost()).await.is_err());
-    }
-    let others: Vec<_> = (0..10)
-        .map(|_| {
-            let claim = claim.clone();
-            tokio::spawn(async move { claim.lost().await })
-        })
-        .collect();
-    soon("the end of the claim", claim.lost()).await;
-    for other in others {
-        soon("another's wait", other).await.unwrap();
-    }
     drop(conn);
 }
 

@@ -1,29 +1,9 @@
 //! The end of a client: by `close`, by its last drop, with its runtime.
 
-use docent_protocol::ErrorCode;
-use docent_session::{ConnectionState, ErrorKind, Outcome, session::StateEvent};
+use docent_session::session::StateEvent;
 
+use super::*;
 use crate::support::*;
-
-/// A long pause between two rounds of attempts is cut short as well: there may be no time for it.
-#[tokio::test(start_paused = true)]
-async fn close_in_a_long_pause_tries_every_server_at_once() {
-    let config = config()
-        .with_session_timeout(ms(60_000))
-        .with_connect_string("one:1,two:1".parse().unwrap());
-    let (client, conn, mut net) = connected_with(config, 60_000).await;
-    drop(conn);
-    // Until the pause is one of 2.5 to 5 s.
-    while tokio::time::timeout(ms(2000), net.accept()).await.is_ok() {}
-    assert!(net.is_quiet());
-    let begin = stopwatch();
-    let close = client.close();
-    drop(net.accept().await);
-    let (mut conn, _) = net.serve(7).await;
-    assert!(begin.elapsed() < ms(110), "{:?}", begin.elapsed());
-    conn.confirm_close().await;
-    soon("close", close).await.unwrap();
-}
 
 /// A silent server is waited for during its share of the time, as at an attempt to connect.
 // Case (Found in docent itself): `close` on a connection whose server had fallen silent left the
@@ -78,38 +58,6 @@ async fn a_close_whose_answer_is_lost_is_sent_again() {
     assert_eq!(asked.session_id, 7);
     conn.confirm_close().await;
     soon("close", close).await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_close_without_any_server_ends_in_time_and_says_why() {
-    let (client, conn, net) = connected().await;
-    drop((conn, net));
-    let mut state = client.state();
-    state.wait_for(|state| *state == Some(ConnectionState::Suspended)).await.unwrap();
-    let call = client.get_data("/a");
-    let begin = stopwatch();
-    let error = soon("close", client.close()).await.unwrap_err();
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::ConnectionLoss, Outcome::Unknown));
-    assert!(error.to_string().contains("one:1: connection refused"), "{error}");
-    assert!(begin.elapsed() >= ms(3000) && begin.elapsed() < ms(3010), "{:?}", begin.elapsed());
-    let error = soon("the call", call).await.unwrap_err();
-    assert_eq!(error.outcome(), Outcome::NotApplied);
-}
-
-// Case (Found in docent itself): a second `close` failed while the first was waited for.
-#[tokio::test(start_paused = true)]
-async fn a_second_close_waits_for_the_first() {
-    let (client, mut conn, _net) = connected().await;
-    let first = client.close();
-    let second = tokio::spawn(client.close());
-    assert_eq!(conn.request().await.1, "CloseSession");
-    tokio::time::sleep(ms(1000)).await;
-    assert!(!second.is_finished());
-    // Dropped halfway, the session is closed all the same.
-    drop(first);
-    conn.reply(1, 10, ErrorCode::Ok, &[]).await;
-    soon("the second close", second).await.unwrap().unwrap();
-    assert_eq!(conn.maybe_request().await, None);
 }
 
 /// No listener hangs: those from before the end and later ones, with a clone of the client alive or without.

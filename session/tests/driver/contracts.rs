@@ -1,15 +1,6 @@
 //! The contracts of a call: its outcome in each situation.
 
-use std::time::Duration;
-
-use docent_protocol::{CreateMode, ErrorCode};
-use docent_session::{
-    CreateOptions, ErrorKind, Outcome,
-    config::Host,
-    runtime::{Clock, Connecting, Transport},
-};
-use tokio::sync::mpsc;
-
+use super::*;
 use crate::support::*;
 
 fn verdict<T: std::fmt::Debug>(result: Result<T, docent_session::Error>) -> (ErrorKind, Outcome) {
@@ -314,23 +305,6 @@ async fn a_half_written_request_does_not_make_the_driver_deaf() {
     );
 }
 
-/// Writes that the server takes slowly are not lost, cut or mixed up.
-#[tokio::test(start_paused = true)]
-async fn a_slow_reader_gets_every_frame_whole() {
-    let (dialer, mut net) = net_with_capacity(7);
-    let client = start(config(), dialer);
-    let (mut conn, _) = net.serve(7).await;
-    let calls: Vec<_> = (0..50).map(|n| client.get_data(&format!("/{n}"))).collect();
-    for n in 0..50 {
-        let (xid, request) = conn.request().await;
-        assert!(request.contains(&format!("/{n}\"")), "{request}");
-        conn.data(xid, format!("{n}").as_bytes()).await;
-    }
-    for (n, call) in calls.into_iter().enumerate() {
-        assert_eq!(soon("an answer", call).await.unwrap().data, format!("{n}"));
-    }
-}
-
 // Case (Failure cases, 1): a frame split at every byte.
 #[tokio::test(start_paused = true)]
 async fn frames_may_be_split_at_every_byte() {
@@ -406,27 +380,4 @@ async fn listeners_that_never_read_delay_no_one() {
     }
     assert_eq!(all.len(), 200);
     all.close();
-}
-
-/// Connections that are never made, as to a host that drops packets.
-#[derive(Debug)]
-struct Nowhere;
-
-impl Transport for Nowhere {
-    fn connect<'a>(&'a self, _host: &'a Host, _within: Duration) -> Connecting<'a> {
-        Box::pin(std::future::pending())
-    }
-}
-
-/// There is no session, so there is nothing to wait for.
-#[tokio::test(start_paused = true)]
-async fn a_close_before_the_first_connection_ends_at_once() {
-    let client = config().with_clock(Clock::tokio()).with_transport(Nowhere).start().unwrap();
-    let call = client.get_data("/a");
-    tokio::task::yield_now().await;
-    let before = stopwatch();
-    soon("close", client.close()).await.unwrap();
-    assert_eq!(before.elapsed(), ms(0));
-    let closed = (ErrorKind::Closed, Outcome::NotApplied);
-    assert_eq!(verdict(soon("the call", call).await), closed);
 }

@@ -1,22 +1,13 @@
 //! Programs that end without a close: the runtime ends, and the client before, with or after it. Sessions last a
 //! minute, so a session that has ended at once was closed.
 
+use docent_protocol::jute::Decode as _;
 use std::{
     io::{Read as _, Write as _},
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{TcpListener, TcpStream},
 };
 
-use docent_protocol::{
-    CreateMode, ErrorCode, OpCode,
-    connect::ConnectResponse,
-    frame,
-    jute::{Decode as _, Reader},
-    request::RequestHeader,
-};
-use docent_session::{Client, Config, config::WhenFull};
-use docent_testing::TestingServer;
-use tokio::runtime::{Builder, Runtime};
-
+use super::*;
 use crate::support::*;
 
 /// The number of runs of each program, so that rare orders of events occur.

@@ -1,8 +1,6 @@
 //! Requests that wait for capacity: their order, requests without a waiter, the pace of a server.
 
-use docent_protocol::ErrorCode;
-use docent_session::{Config, ErrorKind, Outcome, config::WhenFull};
-
+use super::*;
 use crate::support::*;
 
 fn waiting(max_requests: usize) -> Config {
@@ -35,22 +33,6 @@ async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
         std::task::Poll::Pending => std::task::Poll::Ready(None),
     })
     .await
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_that_wait_for_capacity_fail_with_the_client_as_not_applied() {
-    let (client, mut conn, _net) = connected_with(waiting(1), 6000).await;
-    let sent = client.get_data("/sent");
-    let waits = client.get_data("/waits");
-    conn.request().await;
-    let auth = client.add_auth("nosuch", b"x");
-    let (xid, _) = conn.request().await;
-    conn.reply(xid, 0, ErrorCode::AuthFailed, &[]).await;
-    soon("the refusal", auth).await.unwrap_err();
-    let error = soon("the first", sent).await.unwrap_err();
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::AuthFailed, Outcome::Unknown));
-    let error = soon("the second", waits).await.unwrap_err();
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::AuthFailed, Outcome::NotApplied));
 }
 
 /// One write takes a part of a long burst: the next one follows without anything else to wake the task.

@@ -2,9 +2,7 @@
 
 use std::collections::HashSet;
 
-use docent_protocol::CreateMode;
-use docent_session::{Client, Config};
-use docent_testing::TestingServer;
+use super::*;
 
 /// Creates persistent nodes, many in one write.
 async fn create(client: &Client, paths: &[String]) {

@@ -36,3 +36,34 @@ mod sockets;
 mod stream;
 mod support;
 mod timeouts;
+
+use docent_protocol::{
+    AddWatchMode, CreateMode, Encode, ErrorCode, EventType, KeeperState, OpCode, Stat,
+    connect::ConnectResponse,
+    frame,
+    jute::Reader,
+    operation::Read,
+    reply::{GetChildrenReply, GetDataReply, PathReply, StatReply},
+    request::RequestHeader,
+    xid,
+};
+use docent_session::{
+    Client, Config, ConnectionState, CreateOptions, Error, ErrorKind, Outcome,
+    config::{Host, WhenFull},
+    runtime::{Clock, Connecting, Transport},
+};
+use docent_testing::TestingServer;
+use std::{
+    fmt,
+    net::Ipv4Addr,
+    pin::{Pin, pin},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::mpsc,
+};

@@ -1,18 +1,12 @@
 //! The crate `metrics` receives the counters of all clients.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
-
 use ::metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
 };
-use docent_protocol::CreateMode;
-use docent_session::{Client, Config};
-use docent_testing::TestingServer;
+use std::collections::BTreeMap;
 
+use super::*;
 use crate::support::*;
 
 /// The sum of each value by its name; of a histogram, the number of its values.

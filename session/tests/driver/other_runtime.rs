@@ -1,14 +1,8 @@
 //! Clients that run on the runtime of their configuration, wherever they are started and used.
 
-use std::{
-    pin::pin,
-    task::{Context, Poll, Waker},
-};
+use std::task::{Context, Poll, Waker};
 
-use docent_session::{Config, ErrorKind};
-use docent_testing::TestingServer;
-use tokio::runtime::{Builder, Runtime};
-
+use super::*;
 use crate::support::*;
 
 fn runtime() -> Runtime {

@@ -1,23 +1,14 @@
 //! SASL mechanisms that block, on the embedded server: DIGEST-MD5 that waits for a gate.
 
-use std::{
-    fmt,
-    pin::Pin,
-    sync::{
-        Arc, Condvar, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
-
 use docent_session::{
-    Config, ErrorKind,
-    runtime::{BlockingWork, Runtime, Task, Timer, Transport},
+    runtime::{BlockingWork, Runtime, Task, Timer},
     sasl::{SaslAction, SaslContext, SaslCredential, SaslError, SaslExchange, SaslMechanism},
 };
-use docent_testing::{TestingServer, server};
+use docent_testing::server;
+use std::sync::Condvar;
 use tokio::runtime::Handle;
 
+use super::*;
 use crate::support::*;
 
 /// A gate on the way of each step, and the number of steps that are at it.

@@ -1,8 +1,6 @@
 //! A session over several connections: kept, expired, moved, refused; and the events of its watches.
 
-use docent_protocol::{ErrorCode, EventType, KeeperState, xid};
-use docent_session::{ConnectionState, ErrorKind, Outcome};
-
+use super::*;
 use crate::support::*;
 
 // Case (What broke other clients): a reconnect ends the task.
@@ -64,26 +62,6 @@ async fn an_expired_session_is_lost_once_and_a_new_one_made() {
     let call = client.get_data("/b");
     assert!(conn.request().await.1.contains("/b"));
     drop(call);
-}
-
-/// The state is final: the client does not reconnect.
-#[tokio::test(start_paused = true)]
-async fn refused_credentials_end_the_client() {
-    let (client, mut conn, net) = connected().await;
-    let auth = client.add_auth("digest", b"user:wrong");
-    let call = client.get_data("/a");
-    let (xid, _) = conn.request().await;
-    conn.reply(xid, 0, ErrorCode::AuthFailed, &[]).await;
-    drop(conn);
-    assert_eq!(soon("auth", auth).await.unwrap_err().kind(), ErrorKind::AuthFailed);
-    assert_eq!(soon("the call", call).await.unwrap_err().kind(), ErrorKind::AuthFailed);
-    let wait = client.wait_until_connected(ms(60_000));
-    assert_eq!(soon("a wait", wait).await.unwrap_err().kind(), ErrorKind::AuthFailed);
-    let late = soon("a late call", client.get_data("/b")).await.unwrap_err();
-    assert_eq!((late.kind(), late.outcome()), (ErrorKind::AuthFailed, Outcome::NotApplied));
-    assert_eq!(late.detail(), Some("the server refused the credentials"));
-    tokio::time::sleep(ms(60_000)).await;
-    assert_eq!(net.attempts(), 1);
 }
 
 /// A session timeout without limit is no overflow.

@@ -1,12 +1,9 @@
 //! One server of several is silent: it accepts connections, or not even those. While another one serves, no
 //! connect and no request fails for it.
 
-use docent_session::{
-    Config, ConnectionState,
-    config::Host,
-    runtime::{ByteStream, Clock, Connecting, Transport},
-};
+use docent_session::runtime::ByteStream;
 
+use super::*;
 use crate::support::*;
 
 /// Connections to the hosts of a name are never made, as to a host that drops packets.
@@ -78,18 +75,6 @@ async fn of_300_connects_beside_one_silent_server_none_fails() {
     }
 }
 
-/// Two of three: there is time for the third still.
-#[tokio::test(start_paused = true)]
-async fn of_50_connects_beside_two_silent_servers_none_fails() {
-    for seed in 0..50 {
-        let (dialer, net) = net();
-        let server = serve_but(net, &["one", "two"]);
-        let client = start(three(seed), dialer);
-        client.wait_until_connected(ms(15_000)).await.unwrap();
-        server.abort();
-    }
-}
-
 /// The connection breaks, and the next server may be the silent one.
 #[tokio::test(start_paused = true)]
 async fn no_request_fails_for_a_silent_server_beside_one_that_serves() {
@@ -153,27 +138,5 @@ async fn a_server_that_falls_silent_and_another_that_is_silent_cost_no_session()
         again.grant(7, 6000).await;
         client.wait_until_connected(ms(100)).await.unwrap();
         assert!(!lease.is_lost());
-    }
-}
-
-/// A close spends its time on the servers that reply, too.
-#[tokio::test(start_paused = true)]
-async fn a_close_is_not_held_up_by_a_silent_server() {
-    for seed in 0..20 {
-        let (dialer, mut net) = net();
-        let client = start(three(seed), dialer);
-        let (conn, _) = net.serve_for(7, 60_000).await;
-        client.wait_until_connected(LONG).await.unwrap();
-        let gone = conn.host.clone();
-        drop(conn);
-        let mut silent = net.accept().await;
-        silent.handshake().await;
-        assert_ne!(silent.host, gone);
-        let close = tokio::spawn(client.close());
-        let mut last = net.accept().await;
-        assert_eq!(last.handshake().await.session_id, 7);
-        last.grant(7, 60_000).await;
-        last.confirm_close().await;
-        soon("close", close).await.unwrap().unwrap();
     }
 }

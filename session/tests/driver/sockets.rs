@@ -1,20 +1,11 @@
 //! Real sockets, on loopback: a port without a listener, a silent server.
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-
-use docent_protocol::CreateMode;
-use docent_session::{
-    Config, ConnectionState, ErrorKind, Outcome,
-    config::Host,
-    runtime::{Connecting, Tcp, Transport},
-};
+use docent_session::runtime::Tcp;
 use docent_testing::TestingCluster;
+use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
+use super::*;
 use crate::support::*;
 
 fn quick(connect: &str) -> Config {

@@ -1,27 +1,13 @@
 //! Watchers and connection states as streams of `futures-core`.
 
-use std::{future::poll_fn, pin::Pin};
-
-use docent_protocol::{AddWatchMode, ErrorCode, EventType};
-use docent_session::ConnectionState;
 use futures_core::{FusedStream, Stream};
+use std::future::poll_fn;
 
+use super::*;
 use crate::support::*;
 
 async fn next<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
     soon("the stream", poll_fn(|cx| Pin::new(&mut *stream).poll_next(cx))).await
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_one_shot_watch_is_a_stream_of_one_event() {
-    let (client, mut conn, _net) = connected().await;
-    let call = client.get_data_and_watch("/a");
-    conn.answer_data(b"").await;
-    let (_, mut watcher) = soon("the read", call).await.unwrap();
-    let (event, ()) = tokio::join!(next(&mut watcher), conn.event(EventType::NodeDeleted, "/a"));
-    assert_eq!(event.unwrap().event_type, EventType::NodeDeleted);
-    assert!(watcher.is_terminated());
-    assert_eq!(next(&mut watcher).await, None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,12 +4,9 @@ use std::{
     future::{Future as _, poll_fn},
     pin::Pin,
     task::Poll,
-    time::Duration,
 };
 
-use docent_protocol::{AddWatchMode, CreateMode, ErrorCode, EventType, operation::Read};
-use docent_session::{CreateOptions, Error, ErrorKind, Outcome};
-
+use super::*;
 use crate::support::*;
 
 const LIMIT: Duration = ms(300);
@@ -60,82 +57,6 @@ async fn each_future_of_a_call_ends_at_its_limit_which_counts_from_the_call() {
     assert_eq!(refusal(soon("auth", auth).await), LATE);
     assert!(begin.elapsed() < LIMIT + ms(10));
     drop(others);
-}
-
-/// A dropped future discards its late reply too; a limit discards it and gives back the slot.
-#[tokio::test(start_paused = true)]
-async fn a_late_reply_reaches_no_other_call() {
-    let (client, mut conn, _net) = connected().await;
-    let late = client.get_data("/late").timeout(LIMIT);
-    let (xid, _) = conn.request().await;
-    let error = soon("the limit", late).await.unwrap_err();
-    assert_eq!((error.kind(), error.path()), (ErrorKind::OperationTimeout, Some("/late")));
-    let text =
-        "getData /late: the operation timed out: no reply within 300ms, the time limit of the call";
-    assert_eq!(error.to_string(), text);
-    let next = client.get_data("/next").timeout(LIMIT);
-    conn.data(xid, b"late").await;
-    conn.answer_data(b"next").await;
-    assert_eq!(soon("the next", next).await.unwrap().data, "next");
-    // Its limit goes off without a request.
-    tokio::time::sleep(LIMIT * 2).await;
-    let third = client.get_data("/third");
-    conn.answer_data(b"third").await;
-    assert_eq!(soon("the third", third).await.unwrap().data, "third");
-    assert_eq!((pending_and_watches(&client), client.metrics().timed_out), ((0, 0), 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_watch_whose_read_was_too_late_is_not_kept() {
-    let (client, mut conn, _net) = connected().await;
-    let late = client.get_data_and_watch("/a").timeout(LIMIT);
-    let (xid, _) = conn.request().await;
-    assert_eq!(refusal(soon("the limit", late).await), LATE);
-    conn.data(xid, b"").await;
-    conn.event(EventType::NodeDataChanged, "/a").await;
-    let next = client.get_data("/a");
-    conn.answer_data(b"").await;
-    soon("the next", next).await.unwrap();
-    assert_eq!(pending_and_watches(&client), (0, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_unsent_request_is_not_sent_after_its_limit() {
-    let (dialer, mut net) = net();
-    let client = start(config(), dialer);
-    let late = client.set_data("/late", b"", None).timeout(LIMIT);
-    let kept = client.get_data("/kept");
-    let unsent = (ErrorKind::OperationTimeout, Outcome::NotApplied);
-    assert_eq!(refusal(soon("the limit", late).await), unsent);
-    let (mut conn, _) = net.serve(7).await;
-    assert!(conn.answer_data(b"").await.contains("/kept"));
-    soon("the other", kept).await.unwrap();
-}
-
-/// All requests of the call have one limit, and none is sent behind it.
-#[tokio::test(start_paused = true)]
-async fn a_create_with_parents_and_a_wait_have_one_limit() {
-    let (client, mut conn, _net) = connected().await;
-    let begin = stopwatch();
-    let options = CreateOptions::new(CreateMode::Persistent).with_parents();
-    let create = tokio::spawn(client.create("/a/b", b"", options).timeout(LIMIT));
-    let (xid, _) = conn.request().await;
-    tokio::time::sleep(ms(200)).await;
-    conn.reply(xid, 0, ErrorCode::NoNode, &[]).await;
-    let (xid, _) = conn.request().await;
-    assert_eq!(refusal(soon("the limit", create).await.unwrap()), LATE);
-    assert_eq!(begin.elapsed(), LIMIT);
-    conn.reply(xid, 0, ErrorCode::NoNode, &[]).await;
-
-    let wait = client.wait_until_deleted("/c").timeout(LIMIT);
-    let (waited, ()) = tokio::join!(wait, async {
-        let (xid, request) = conn.request().await;
-        assert!(request.contains("/c"), "a create behind the limit: {request}");
-        conn.reply(xid, 0, ErrorCode::Ok, &stat_body()).await;
-        let (xid, _) = conn.request().await;
-        conn.reply(xid, 0, ErrorCode::Ok, &stat_body()).await;
-    });
-    assert_eq!(refusal(waited), LATE);
 }
 
 // Case (Found in docent itself): a call of several requests whose reply arrived with its limit made a further request.
@@ -194,18 +115,43 @@ async fn no_request_of_a_call_is_sent_after_its_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_refused_or_ended_keeps_its_error() {
+async fn a_watch_whose_read_was_too_late_is_not_kept() {
     let (client, mut conn, _net) = connected().await;
-    let invalid = client.get_data("no slash").timeout(LIMIT);
-    assert_eq!(soon("refused", invalid).await.unwrap_err().kind(), ErrorKind::InvalidPath);
-    let close = client.close();
-    conn.confirm_close().await;
-    soon("close", close).await.unwrap();
-    let after = client.get_data("/a").timeout(LIMIT);
-    assert_eq!(soon("after", after).await.unwrap_err().kind(), ErrorKind::Closed);
+    let late = client.get_data_and_watch("/a").timeout(LIMIT);
+    let (xid, _) = conn.request().await;
+    assert_eq!(refusal(soon("the limit", late).await), LATE);
+    conn.data(xid, b"").await;
+    conn.event(EventType::NodeDataChanged, "/a").await;
+    let next = client.get_data("/a");
+    conn.answer_data(b"").await;
+    soon("the next", next).await.unwrap();
+    assert_eq!(pending_and_watches(&client), (0, 0));
+}
+
+/// All requests of the call have one limit, and none is sent behind it.
+#[tokio::test(start_paused = true)]
+async fn a_create_with_parents_and_a_wait_have_one_limit() {
+    let (client, mut conn, _net) = connected().await;
+    let begin = stopwatch();
     let options = CreateOptions::new(CreateMode::Persistent).with_parents();
-    let after = client.create("/a", b"", options).timeout(LIMIT);
-    assert_eq!(soon("after", after).await.unwrap_err().kind(), ErrorKind::Closed);
+    let create = tokio::spawn(client.create("/a/b", b"", options).timeout(LIMIT));
+    let (xid, _) = conn.request().await;
+    tokio::time::sleep(ms(200)).await;
+    conn.reply(xid, 0, ErrorCode::NoNode, &[]).await;
+    let (xid, _) = conn.request().await;
+    assert_eq!(refusal(soon("the limit", create).await.unwrap()), LATE);
+    assert_eq!(begin.elapsed(), LIMIT);
+    conn.reply(xid, 0, ErrorCode::NoNode, &[]).await;
+
+    let wait = client.wait_until_deleted("/c").timeout(LIMIT);
+    let (waited, ()) = tokio::join!(wait, async {
+        let (xid, request) = conn.request().await;
+        assert!(request.contains("/c"), "a create behind the limit: {request}");
+        conn.reply(xid, 0, ErrorCode::Ok, &stat_body()).await;
+        let (xid, _) = conn.request().await;
+        conn.reply(xid, 0, ErrorCode::Ok, &stat_body()).await;
+    });
+    assert_eq!(refusal(waited), LATE);
 }
 
 /// Settings are refused by what makes a client of them, before a connection is made.

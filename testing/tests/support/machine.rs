@@ -1,24 +1,11 @@
 //! Clients of a machine: no sockets, no runtime, and a clock that the test advances.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    net::{IpAddr, Ipv4Addr},
-    time::Duration,
-};
-
-use docent_protocol::{
-    Decode as _, Encode, ErrorCode, EventType, OpCode, Text, WatcherEvent,
-    connect::{ConnectRequest, HandshakeReply},
-    frame,
-    jute::Reader,
-    raw::{RawBody, put_request_parts},
-    reply::{GetDataReply, ReplyHeader},
-    request::{PathRequest, ReadRequest, SetDataRequest},
-    xid,
-};
-use docent_testing::server::{Config, ConnectionId, Ensemble};
+use docent_protocol::{Decode as _, Encode, connect::HandshakeReply, xid};
+use docent_testing::server::Ensemble;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::Answer;
+use crate::*;
 
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

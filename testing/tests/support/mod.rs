@@ -2,24 +2,13 @@
 
 pub(crate) mod machine;
 
-use std::{io::Write as _, time::Duration};
-
 use docent_protocol::{
-    Decode as _, OpCode, Text,
-    acl::OPEN_ACL_UNSAFE,
-    connect::{ConnectRequest, ConnectResponse},
-    frame,
-    jute::{Encode, Reader},
-    operation::Operation,
-    raw::put_request_parts,
-    reply::ReplyHeader,
-    request::CreateRequest,
+    Decode as _, acl::OPEN_ACL_UNSAFE, connect::ConnectResponse, jute::Encode, operation::Operation,
 };
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-    time::timeout,
-};
+use std::io::Write as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::*;
 
 /// The longest wait of a test for a frame that must arrive.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);

@@ -1,13 +1,9 @@
 //! Permissions, and the ids of a client.
 
-use docent::{Acl, AddWatchMode, Perms, acl};
-use docent::{CreateMode, CreateOptions, ErrorKind, EventType};
-
 use super::{Fixture, refused};
-use crate::support::within_deadline;
+use crate::*;
 
-async fn an_acl_is_read_and_written_by_its_own_version() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn an_acl_is_read_and_written_by_its_own_version(fixture: Fixture) {
     let path = fixture.node("a", b"").await;
     let (entries, stat) = fixture.client.get_acl(&path).await.unwrap();
     assert_eq!(entries.to_vec(), acl::OPEN_ACL_UNSAFE);
@@ -29,30 +25,12 @@ async fn an_acl_is_read_and_written_by_its_own_version() {
 }
 
 // Case (Pitfalls of the wire, 44): what exists and getACL show differs.
-async fn credentials_open_nodes_that_are_closed_to_others() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn credentials_open_nodes_that_are_closed_to_others(fixture: Fixture) {
     let path = fixture.path("mine");
-    refused(
-        fixture
-            .client
-            .create(
-                &path,
-                b"",
-                CreateOptions::new(CreateMode::Persistent).with_acl(acl::CREATOR_ALL_ACL),
-            )
-            .await,
-        ErrorKind::InvalidAcl,
-    );
+    let mine = CreateOptions::new(CreateMode::Persistent).with_acl(acl::CREATOR_ALL_ACL);
+    refused(fixture.client.create(&path, b"", mine).await, ErrorKind::InvalidAcl);
     fixture.client.add_auth("digest", b"alice:secret").await.unwrap();
-    fixture
-        .client
-        .create(
-            &path,
-            b"x",
-            CreateOptions::new(CreateMode::Persistent).with_acl(acl::CREATOR_ALL_ACL),
-        )
-        .await
-        .unwrap();
+    fixture.client.create(&path, b"x", mine).await.unwrap();
     assert_eq!(fixture.client.get_data(&path).await.unwrap().data, "x");
     let stranger = fixture.another().await;
     refused(stranger.get_data(&path).await, ErrorKind::NoAuth);
@@ -68,8 +46,7 @@ async fn credentials_open_nodes_that_are_closed_to_others() {
     assert_eq!(stranger.get_data(&path).await.unwrap().data, "x");
 }
 
-async fn the_server_reports_the_ids_of_a_client() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn the_server_reports_the_ids_of_a_client(fixture: Fixture) {
     let schemes = |infos: Vec<docent::client::ClientInfo>| {
         let mut infos: Vec<_> =
             infos.into_iter().map(|info| (info.auth_scheme, info.user)).collect();
@@ -84,15 +61,13 @@ async fn the_server_reports_the_ids_of_a_client() {
 }
 
 /// The state is final.
-async fn credentials_of_no_scheme_end_the_client() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn credentials_of_no_scheme_end_the_client(fixture: Fixture) {
     let client = fixture.another().await;
     assert_eq!(client.add_auth("nosuch", b"x").await.unwrap_err().kind(), ErrorKind::AuthFailed);
     assert_eq!(client.ended(), Some(ErrorKind::AuthFailed));
 }
 
-async fn the_configuration_is_there_and_closed_to_change() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn the_configuration_is_there_and_closed_to_change(fixture: Fixture) {
     // A stand-alone server has no configuration to report.
     fixture.client.get_config().await.unwrap();
     let (_, watcher) = fixture.client.get_config_and_watch().await.unwrap();
@@ -103,8 +78,7 @@ async fn the_configuration_is_there_and_closed_to_change() {
 
 /// CVE-2024-23944: an event of a node that the client may not read is not sent, and still ends a one-shot watch.
 // Case (Pitfalls of the wire, 37): an event that the ACL filters.
-async fn an_event_that_the_acl_hides_ends_its_watch_in_silence() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn an_event_that_the_acl_hides_ends_its_watch_in_silence(fixture: Fixture) {
     let owner = &fixture.client;
     owner.add_auth("digest", b"alice:secret").await.unwrap();
     let path = fixture.node("a", b"").await;

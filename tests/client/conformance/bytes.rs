@@ -1,11 +1,9 @@
 //! Names and data at their limits.
 
-use docent::{CreateMode, ErrorKind};
-
 use super::{Fixture, refused};
+use crate::*;
 
-async fn data_may_be_empty_and_almost_a_mebibyte() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn data_may_be_empty_and_almost_a_mebibyte(fixture: Fixture) {
     let path = fixture.node("a", b"").await;
     assert!(fixture.client.get_data(&path).await.unwrap().data.is_empty());
     let large = vec![7; (1 << 20) - 200];
@@ -18,8 +16,7 @@ async fn data_may_be_empty_and_almost_a_mebibyte() {
     assert_eq!(fixture.client.get_data(&path).await.unwrap().stat.version, 1);
 }
 
-async fn names_may_have_any_letter_of_the_basic_plane() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn names_may_have_any_letter_of_the_basic_plane(fixture: Fixture) {
     for name in ["ä", "日本", "a b", "a%b", "…", "x'\"\\"] {
         let path = fixture.path(name);
         assert_eq!(fixture.client.create(&path, b"", CreateMode::Persistent).await.unwrap(), path);
@@ -34,8 +31,7 @@ async fn names_may_have_any_letter_of_the_basic_plane() {
 }
 
 /// The server appends digits to the name, so it may be empty or consist of dots before.
-async fn a_sequential_name_may_be_empty_or_dots() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_sequential_name_may_be_empty_or_dots(fixture: Fixture) {
     let parent = fixture.node("s", b"").await;
     for name in ["", ".", ".."] {
         let path = format!("{parent}/{name}");
@@ -51,8 +47,7 @@ async fn a_sequential_name_may_be_empty_or_dots() {
 }
 
 /// Ten thousand names in one reply.
-async fn a_long_list_comes_whole() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_long_list_comes_whole(fixture: Fixture) {
     let creates: Vec<_> = (0..10_000)
         .map(|number| {
             fixture.client.create(

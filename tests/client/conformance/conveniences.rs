@@ -1,15 +1,9 @@
 //! Methods that send several requests, and handles on a part of the tree.
 
-use std::time::Duration;
+use super::{Fixture, parents, refused};
+use crate::*;
 
-use docent::{Acl, Perms, acl, client::Read};
-use docent::{CreateMode, CreateOptions, ErrorKind, EventType};
-
-use super::{Fixture, refused};
-use crate::support::{eventually, within_deadline};
-
-async fn missing_parents_are_created_with_the_node() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn missing_parents_are_created_with_the_node(fixture: Fixture) {
     let client = &fixture.client;
     let path = fixture.path("a/b/c");
     assert_eq!(
@@ -22,14 +16,11 @@ async fn missing_parents_are_created_with_the_node() {
     assert_eq!(client.get_data(&path).await.unwrap().data, "x");
     let parent = client.get_data(&fixture.path("a/b")).await.unwrap();
     assert!(parent.data.is_empty() && parent.stat.ephemeral_owner == 0);
-    let again =
-        client.create(&path, b"", CreateOptions::new(CreateMode::Persistent).with_parents()).await;
+    let again = client.create(&path, b"", parents()).await;
     refused(again, ErrorKind::NodeExists);
     let below = format!("{path}/d/e");
-    let error = refused(
-        client.create(&below, b"", CreateOptions::new(CreateMode::Persistent).with_parents()).await,
-        ErrorKind::NoChildrenForEphemerals,
-    );
+    let error =
+        refused(client.create(&below, b"", parents()).await, ErrorKind::NoChildrenForEphemerals);
     assert_eq!(error.path(), Some(&*format!("{path}/d")));
     // A name of digits alone is valid.
     let mode = CreateMode::PersistentSequential;
@@ -40,8 +31,7 @@ async fn missing_parents_are_created_with_the_node() {
     assert_eq!(path, fixture.path("s/t/0000000000"));
 }
 
-async fn parents_have_the_mode_and_acl_asked_for() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn parents_have_the_mode_and_acl_asked_for(fixture: Fixture) {
     let client = &fixture.client;
     client.add_auth("digest", b"alice:secret").await.unwrap();
     let (mode, parents) = (CreateMode::Persistent, CreateMode::Container);
@@ -64,44 +54,26 @@ async fn parents_have_the_mode_and_acl_asked_for() {
     let children = client.get_children(&fixture.path("x/y")).await.unwrap();
     assert_eq!(children.to_vec(), ["z"]);
     assert!(client.get_children(&fixture.path("x/y/z")).await.unwrap().is_empty());
-    // The parent of a sequential node whose name is its digits.
-    let options = CreateOptions::new(CreateMode::PersistentSequential);
-    let options = options.with_parents();
-    let created = client.create(&fixture.path("x/s/"), b"", options).await.unwrap();
-    assert_eq!(created, fixture.path("x/s/0000000000"));
 }
 
 /// A client that may create nodes in a directory needs no permission above it.
-async fn ancestors_that_exist_need_no_permission() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn ancestors_that_exist_need_no_permission(fixture: Fixture) {
     let top = fixture.node("top", b"").await;
     let shared = fixture.node("top/shared", b"").await;
     fixture.client.add_auth("digest", b"alice:secret").await.unwrap();
     fixture.client.set_acl(&top, acl::CREATOR_ALL_ACL, None).await.unwrap();
     let stranger = fixture.another().await;
     let path = format!("{shared}/a/b");
-    stranger
-        .create(&path, b"", CreateOptions::new(CreateMode::Persistent).with_parents())
-        .await
-        .unwrap();
+    stranger.create(&path, b"", parents()).await.unwrap();
     stranger.ensure_path(&path, CreateMode::Persistent).await.unwrap();
-    let error = refused(
-        stranger
-            .create(
-                &format!("{top}/x/y"),
-                b"",
-                CreateOptions::new(CreateMode::Persistent).with_parents(),
-            )
-            .await,
-        ErrorKind::NoAuth,
-    );
+    let error =
+        refused(stranger.create(&format!("{top}/x/y"), b"", parents()).await, ErrorKind::NoAuth);
     assert_eq!(error.path(), Some(&*format!("{top}/x")));
 }
 
 // Case (Found in docent itself): a transaction named its own chroot as missing when the node that
 // it checks for another client was (`check_of`); a multi read of `/` did not name it.
-async fn a_chroot_is_created_with_the_parents() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_chroot_is_created_with_the_parents(fixture: Fixture) {
     let app = fixture.client.with_chroot(&fixture.path("app/one")).unwrap();
     let none = fixture.client.with_chroot(&fixture.path("none")).unwrap();
     let missing = fixture.path("none");
@@ -131,10 +103,7 @@ async fn a_chroot_is_created_with_the_parents() {
         assert!(!elsewhere.is_missing_chroot(), "{elsewhere}");
     }
     assert_eq!(app.exists("/").await.unwrap(), None);
-    let created = app
-        .create("/a/b", b"x", CreateOptions::new(CreateMode::Persistent).with_parents())
-        .await
-        .unwrap();
+    let created = app.create("/a/b", b"x", parents()).await.unwrap();
     assert_eq!(created, "/a/b");
     assert_eq!(fixture.client.get_data(&fixture.path("app/one/a/b")).await.unwrap().data, "x");
     let other = fixture.client.with_chroot(&fixture.path("app/two")).unwrap();
@@ -142,54 +111,29 @@ async fn a_chroot_is_created_with_the_parents() {
     assert!(fixture.client.exists(&fixture.path("app/two")).await.unwrap().is_some());
 }
 
-async fn create_or_set_creates_or_sets() {
-    let Some(fixture) = Fixture::new().await else { return };
-    let path = fixture.path("a");
-    let set = async |data: &'static [u8]| {
-        fixture.client.create_or_set(&path, data, CreateMode::Persistent).await.unwrap()
+async fn create_or_set_creates_or_sets(fixture: Fixture) {
+    let (client, path) = (&fixture.client, fixture.path("a"));
+    let write = async |path: &str, data: &[u8]| {
+        client.create_or_set(path, data, CreateMode::Persistent).await
     };
-    assert!(set(b"one").await.is_none());
-    assert_eq!(set(b"two").await.unwrap().version, 1);
-    assert_eq!(fixture.client.get_data(&path).await.unwrap().data, "two");
-    refused(
-        fixture.client.create_or_set(&fixture.path("no/parent"), b"", CreateMode::Persistent).await,
-        ErrorKind::NoNode,
-    );
+    assert!(write(&path, b"one").await.unwrap().is_none());
+    assert_eq!(write(&path, b"two").await.unwrap().unwrap().version, 1);
+    assert_eq!(client.get_data(&path).await.unwrap().data, "two");
+    refused(write(&fixture.path("no/parent"), b"").await, ErrorKind::NoNode);
     // The ACL of the parent does not allow CREATE.
     let read_write = [Acl::new(Perms::READ | Perms::WRITE | Perms::ADMIN, "world", "anyone")];
-    fixture.client.set_acl(&fixture.base, &read_write, None).await.unwrap();
-    assert!(
-        fixture
-            .client
-            .create_or_set(&path, b"three", CreateMode::Persistent)
-            .await
-            .unwrap()
-            .is_some()
-    );
-    refused(
-        fixture.client.create_or_set(&fixture.path("b"), b"", CreateMode::Persistent).await,
-        ErrorKind::NoAuth,
-    );
-    fixture.client.set_acl(&fixture.base, acl::OPEN_ACL_UNSAFE, None).await.unwrap();
-    fixture.client.set_acl(&path, acl::READ_ACL_UNSAFE, None).await.unwrap();
-    refused(
-        fixture.client.create_or_set(&path, b"four", CreateMode::Persistent).await,
-        ErrorKind::NoAuth,
-    );
+    client.set_acl(&fixture.base, &read_write, None).await.unwrap();
+    assert!(write(&path, b"three").await.unwrap().is_some());
+    refused(write(&fixture.path("b"), b"").await, ErrorKind::NoAuth);
+    client.set_acl(&fixture.base, acl::OPEN_ACL_UNSAFE, None).await.unwrap();
+    client.set_acl(&path, acl::READ_ACL_UNSAFE, None).await.unwrap();
+    refused(write(&path, b"four").await, ErrorKind::NoAuth);
 }
 
-async fn a_tree_is_deleted_whatever_is_in_it() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_tree_is_deleted_whatever_is_in_it(fixture: Fixture) {
     let client = &fixture.client;
     for path in ["t/a/b/c", "t/a/d", "t/e"] {
-        client
-            .create(
-                &fixture.path(path),
-                b"x",
-                CreateOptions::new(CreateMode::Persistent).with_parents(),
-            )
-            .await
-            .unwrap();
+        client.create(&fixture.path(path), b"x", parents()).await.unwrap();
     }
     client.create(&fixture.path("t/a/ephemeral"), b"", CreateMode::Ephemeral).await.unwrap();
     client.set_data(&fixture.path("t/e"), b"version 1", None).await.unwrap();
@@ -200,9 +144,7 @@ async fn a_tree_is_deleted_whatever_is_in_it() {
     client.delete_recursive(&fixture.path("t")).await.unwrap();
     // This is the node of a chroot.
     let app = client.with_chroot(&fixture.path("app")).unwrap();
-    app.create("/a/b", b"", CreateOptions::new(CreateMode::Persistent).with_parents())
-        .await
-        .unwrap();
+    app.create("/a/b", b"", parents()).await.unwrap();
     app.delete_recursive("/").await.unwrap();
     assert!(client.exists(&fixture.path("app")).await.unwrap().is_none());
     // Servers refuse their own nodes; nothing below these is deleted.
@@ -210,133 +152,8 @@ async fn a_tree_is_deleted_whatever_is_in_it() {
     refused(client.delete_recursive("/zookeeper/quota").await, ErrorKind::BadArguments);
 }
 
-async fn a_node_that_may_not_be_deleted_ends_a_recursive_delete() {
-    let Some(fixture) = Fixture::new().await else { return };
-    fixture
-        .client
-        .create(
-            &fixture.path("a/b/c"),
-            b"",
-            CreateOptions::new(CreateMode::Persistent).with_parents(),
-        )
-        .await
-        .unwrap();
-    fixture.client.set_acl(&fixture.path("a/b"), acl::READ_ACL_UNSAFE, None).await.unwrap();
-    let deleted = fixture.client.delete_recursive(&fixture.path("a")).await;
-    let error = refused(deleted, ErrorKind::NoAuth);
-    assert_eq!(error.path(), Some(&*fixture.path("a/b/c")));
-    assert!(fixture.client.exists(&fixture.path("a/b/c")).await.unwrap().is_some());
-}
-
-async fn a_node_that_is_created_or_deleted_ends_the_waits_for_it() {
-    let Some(fixture) = Fixture::new().await else { return };
-    let waiter = fixture.chrooted().await;
-    let path = fixture.path("a");
-    let task = {
-        let waiter = waiter.clone();
-        tokio::spawn(async move { waiter.wait_until_exists("/a").await })
-    };
-    eventually("the watch", async || (waiter.metrics().watches == 1).then_some(())).await;
-    fixture.client.create(&path, b"data", CreateMode::Persistent).await.unwrap();
-    let stat = within_deadline("the wait", task).await.unwrap().unwrap();
-    assert_eq!(stat.data_length, 4);
-    assert_eq!(waiter.wait_until_exists("/a").await.unwrap(), stat, "at once");
-
-    let task = {
-        let waiter = waiter.clone();
-        tokio::spawn(async move { waiter.wait_until_deleted("/a").await })
-    };
-    eventually("the watch", async || (waiter.metrics().watches == 1).then_some(())).await;
-    fixture.client.set_data(&path, b"", None).await.unwrap();
-    fixture.client.delete(&path, None).await.unwrap();
-    within_deadline("the wait", task).await.unwrap().unwrap();
-    waiter.wait_until_deleted("/a").await.unwrap();
-
-    // A dropped wait leaves nothing on the server.
-    let wait = waiter.wait_until_exists("/a");
-    assert!(tokio::time::timeout(Duration::from_millis(100), wait).await.is_err());
-    waiter.sync("/").await.unwrap();
-    assert_eq!(waiter.metrics().watches, 0);
-    refused(
-        waiter.check_watches("/a", docent::watch::WatcherType::Any).await,
-        ErrorKind::NoWatcher,
-    );
-}
-
-async fn a_chrooted_clone_is_a_handle_on_the_same_session() {
-    let Some(fixture) = Fixture::new().await else { return };
-    let app = fixture.chrooted().await;
-    let nested = app.with_chroot("/one").unwrap();
-    assert_eq!(nested.chroot(), Some(&*fixture.path("one")));
-    app.create("/one", b"", CreateMode::Persistent).await.unwrap();
-    let (_, mut watcher) = nested.get_children_and_watch("/").await.unwrap();
-    assert_eq!(watcher.path(), "/");
-    assert_eq!(nested.create("/e", b"", CreateMode::Ephemeral).await.unwrap(), "/e");
-    let event = within_deadline("the event", watcher.next()).await.unwrap();
-    assert_eq!(event.event_type, EventType::NodeChildrenChanged);
-    assert!(event.path == "/", "{event:?}");
-    assert_eq!(nested.get_ephemerals("/").await.unwrap(), ["/e"]);
-    assert_eq!(app.get_ephemerals("/").await.unwrap(), ["/one/e"]);
-    let session = |client: &docent::Client| client.session().unwrap().session_id();
-    assert_eq!(session(&nested), session(&app));
-    let results = nested.transaction().check("/e", None).commit().allow(ErrorKind::NoNode);
-    assert!(results.await.unwrap().is_some());
-    let results = nested.transaction().check("/none", None).commit().allow(ErrorKind::NoNode);
-    assert!(results.await.unwrap().is_none());
-    refused(nested.with_chroot("/a/../b"), ErrorKind::InvalidPath);
-    nested.close().await.unwrap();
-    assert_eq!(app.ended(), Some(ErrorKind::Closed));
-}
-
-/// The future of each call about nodes has `allow`, whether the call sends one request or several.
-// Case (Caches): an expected error, of a call that sends several requests too.
-async fn an_expected_error_is_allowed_by_one_rule() {
-    let Some(fixture) = Fixture::new().await else { return };
-    let (client, mode) = (&fixture.client, CreateMode::Persistent);
-    let (path, below) = (fixture.path("a"), fixture.path("none/b"));
-    let exists = ErrorKind::NodeExists;
-    assert!(
-        client
-            .create(&path, b"", CreateOptions::new(mode).with_parents())
-            .allow(exists)
-            .await
-            .unwrap()
-            .is_some()
-    );
-    assert!(
-        client
-            .create(&path, b"", CreateOptions::new(mode).with_parents())
-            .allow(exists)
-            .await
-            .unwrap()
-            .is_none()
-    );
-    assert!(client.create_with_stat(&path, b"", mode).allow(exists).await.unwrap().is_none());
-    let missing = ErrorKind::NoNode;
-    assert!(
-        client
-            .create_or_set(&below, b"", CreateMode::Persistent)
-            .allow(missing)
-            .await
-            .unwrap()
-            .is_none()
-    );
-    assert!(client.get_data_and_watch(&below).allow(missing).await.unwrap().is_none());
-    let bad = ErrorKind::BadArguments;
-    let sequential = CreateMode::PersistentSequential;
-    assert!(client.ensure_path(&below, sequential).allow(bad).await.unwrap().is_none());
-    assert!(client.delete_recursive("/").allow(bad).await.unwrap().is_none());
-    refused(client.ensure_path(&below, sequential).allow(exists).await, bad);
-    let invalid = ErrorKind::InvalidPath;
-    let mode = docent::AddWatchMode::Persistent;
-    assert!(client.add_watch("a", mode).allow(invalid).await.unwrap().is_none());
-    assert!(client.wait_until_exists("a").allow(invalid).await.unwrap().is_none());
-    assert!(client.multi_read(&[Read::GetData("a")]).allow(invalid).await.unwrap().is_none());
-}
-
 /// The id is granted permissions by a client that cannot use them.
-async fn the_digest_of_credentials_is_the_id_of_their_owner() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn the_digest_of_credentials_is_the_id_of_their_owner(fixture: Fixture) {
     for credentials in ["alice:secret", "bob:with:colons", "jörg:pässword"] {
         let id = acl::digest_id(credentials);
         let path = fixture.path(credentials);
@@ -361,9 +178,5 @@ super::on_all_servers! {
     a_chroot_is_created_with_the_parents,
     create_or_set_creates_or_sets,
     a_tree_is_deleted_whatever_is_in_it,
-    a_node_that_may_not_be_deleted_ends_a_recursive_delete,
-    a_node_that_is_created_or_deleted_ends_the_waits_for_it,
-    a_chrooted_clone_is_a_handle_on_the_same_session,
-    an_expected_error_is_allowed_by_one_rule,
     the_digest_of_credentials_is_the_id_of_their_owner,
 }

@@ -3,15 +3,10 @@
 //! The tests know only the [`server`] that they run on, so any server can be tested by them:
 //! what a real ZooKeeper answers is what every other one has to.
 
-use std::{cell::Cell, sync::OnceLock, time::Duration};
+use docent_testing::server::Config as ServerConfig;
+use std::{cell::Cell, sync::OnceLock};
 
-use crate::support::real::{real_server, unique_path};
-use docent::{Client, Config, Error};
-use docent::{CreateMode, ErrorKind, Outcome};
-use docent_testing::{
-    TestingServer,
-    server::{Config as ServerConfig, Version},
-};
+use super::*;
 
 /// Runs each test on every server.
 macro_rules! on_all_servers {
@@ -26,7 +21,9 @@ macro_rules! on_all_servers {
                 #[tokio::test]
                 async fn $test() {
                     crate::conformance::ASKED.set($which);
-                    super::$test().await;
+                    if let Some(fixture) = crate::conformance::Fixture::new().await {
+                        super::$test(fixture).await;
+                    }
                 }
             )+
         }
@@ -135,6 +132,11 @@ impl Fixture {
 async fn client(connect: &str) -> Client {
     let config = Config::new(connect).unwrap().with_session_timeout(Duration::from_secs(20));
     config.connect().await.unwrap()
+}
+
+/// Of a persistent node and its missing parents.
+fn parents() -> CreateOptions<'static> {
+    CreateOptions::new(CreateMode::Persistent).with_parents()
 }
 
 /// Asserts the kind of an error, and that the operation was not applied.

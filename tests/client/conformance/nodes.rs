@@ -1,12 +1,11 @@
 //! Creating, reading, writing, deleting.
 
-use docent::{CreateMode, CreateOptions, ErrorKind, Ttl};
-use docent::{OpCode, client::sequence_number};
+use docent::client::sequence_number;
 
 use super::{Fixture, refused};
+use crate::*;
 
-async fn create_answers_with_the_path() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn create_answers_with_the_path(fixture: Fixture) {
     let path = fixture.path("a");
     assert_eq!(fixture.client.create(&path, b"data", CreateMode::Persistent).await.unwrap(), path);
     let node = fixture.client.get_data(&path).await.unwrap();
@@ -14,39 +13,23 @@ async fn create_answers_with_the_path() {
     assert_eq!((node.stat.version, node.stat.ephemeral_owner, node.stat.data_length), (0, 0, 4));
 }
 
-async fn create_names_the_obstacle() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn create_names_the_obstacle(fixture: Fixture) {
     let path = fixture.node("a", b"").await;
-    let error = refused(
-        fixture.client.create(&path, b"", CreateMode::Persistent).await,
-        ErrorKind::NodeExists,
-    );
-    assert_eq!((error.operation(), error.path()), (Some(OpCode::Create), Some(&*path)));
-    refused(
-        fixture.client.create(&fixture.path("no/parent"), b"", CreateMode::Persistent).await,
-        ErrorKind::NoNode,
-    );
     let ephemeral = fixture.path("e");
     fixture.client.create(&ephemeral, b"", CreateMode::Ephemeral).await.unwrap();
-    refused(
-        fixture.client.create(&format!("{ephemeral}/child"), b"", CreateMode::Persistent).await,
-        ErrorKind::NoChildrenForEphemerals,
-    );
-    refused(
-        fixture
-            .client
-            .create(
-                &fixture.path("b"),
-                b"",
-                CreateOptions::new(CreateMode::Persistent).with_acl(&[]),
-            )
-            .await,
-        ErrorKind::InvalidAcl,
-    );
+    let plain = CreateOptions::new(CreateMode::Persistent);
+    for (path, options, kind) in [
+        (path, plain, ErrorKind::NodeExists),
+        (fixture.path("no/parent"), plain, ErrorKind::NoNode),
+        (format!("{ephemeral}/child"), plain, ErrorKind::NoChildrenForEphemerals),
+        (fixture.path("b"), plain.with_acl(&[]), ErrorKind::InvalidAcl),
+    ] {
+        let error = refused(fixture.client.create(&path, b"", options).await, kind);
+        assert_eq!((error.operation(), error.path()), (Some(OpCode::Create), Some(&*path)));
+    }
 }
 
-async fn sequential_nodes_are_numbered_by_their_parent() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn sequential_nodes_are_numbered_by_their_parent(fixture: Fixture) {
     let prefix = fixture.path("lock-");
     for number in 0..3 {
         let mode = if number == 1 {
@@ -64,8 +47,7 @@ async fn sequential_nodes_are_numbered_by_their_parent() {
     assert_eq!(path, format!("{bare}0000000003"));
 }
 
-async fn create_with_stat_returns_the_stat() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn create_with_stat_returns_the_stat(fixture: Fixture) {
     for (name, mode) in [
         ("p", CreateMode::Persistent),
         ("e", CreateMode::Ephemeral),
@@ -82,8 +64,7 @@ async fn create_with_stat_returns_the_stat() {
     }
 }
 
-async fn containers_and_ttl_nodes_are_created_by_create_too() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn containers_and_ttl_nodes_are_created_by_create_too(fixture: Fixture) {
     let ttl = Ttl::from_millis(60_000).unwrap();
     let container = fixture.path("container");
     assert_eq!(
@@ -99,8 +80,7 @@ async fn containers_and_ttl_nodes_are_created_by_create_too() {
     assert_eq!(path, format!("{timed}0000000001"));
 }
 
-async fn a_node_with_a_time_to_live_goes_by_itself() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_node_with_a_time_to_live_goes_by_itself(fixture: Fixture) {
     let path = fixture.path("short");
     let mode = CreateMode::PersistentWithTtl(Ttl::from_millis(1).unwrap());
     fixture.client.create(&path, b"", mode).await.unwrap();
@@ -110,8 +90,7 @@ async fn a_node_with_a_time_to_live_goes_by_itself() {
     .await;
 }
 
-async fn delete_compares_the_version_and_wants_no_children() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn delete_compares_the_version_and_wants_no_children(fixture: Fixture) {
     let path = fixture.node("a", b"").await;
     let child = fixture.node("a/b", b"").await;
     refused(fixture.client.delete(&path, None).await, ErrorKind::NotEmpty);
@@ -123,16 +102,14 @@ async fn delete_compares_the_version_and_wants_no_children() {
     refused(fixture.client.delete("/", None).await, ErrorKind::BadArguments);
 }
 
-async fn exists_answers_with_a_stat_or_nothing() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn exists_answers_with_a_stat_or_nothing(fixture: Fixture) {
     assert_eq!(fixture.client.exists(&fixture.path("a")).await.unwrap(), None);
     let path = fixture.node("a", b"12345").await;
     let stat = fixture.client.exists(&path).await.unwrap().unwrap();
     assert_eq!((stat.data_length, stat.num_children, stat.version), (5, 0, 0));
 }
 
-async fn set_data_compares_the_version_and_answers_with_the_new_stat() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn set_data_compares_the_version_and_answers_with_the_new_stat(fixture: Fixture) {
     let path = fixture.node("a", b"old").await;
     let stat = fixture.client.set_data(&path, b"new", Some(0)).await.unwrap();
     assert_eq!((stat.version, stat.data_length), (1, 3));
@@ -145,8 +122,7 @@ async fn set_data_compares_the_version_and_answers_with_the_new_stat() {
     refused(fixture.client.get_data(&fixture.path("none")).await, ErrorKind::NoNode);
 }
 
-async fn children_come_with_and_without_the_stat() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn children_come_with_and_without_the_stat(fixture: Fixture) {
     for name in ["x", "y", "z"] {
         fixture.node(name, b"").await;
     }
@@ -167,8 +143,7 @@ async fn children_come_with_and_without_the_stat() {
     refused(fixture.client.get_children_with_stat(&fixture.path("none")).await, ErrorKind::NoNode);
 }
 
-async fn all_descendants_are_counted() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn all_descendants_are_counted(fixture: Fixture) {
     fixture.node("a", b"").await;
     fixture.node("a/b", b"").await;
     fixture.node("c", b"").await;
@@ -177,8 +152,7 @@ async fn all_descendants_are_counted() {
     refused(fixture.client.get_all_children_number(&fixture.path("none")).await, ErrorKind::NoNode);
 }
 
-async fn ephemerals_are_listed_by_a_prefix_of_text() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn ephemerals_are_listed_by_a_prefix_of_text(fixture: Fixture) {
     let [one, oneself, two] = ["one", "oneself", "two"].map(|name| fixture.path(name));
     for path in [&one, &oneself, &two] {
         fixture.client.create(path, b"", CreateMode::Ephemeral).await.unwrap();
@@ -196,15 +170,13 @@ async fn ephemerals_are_listed_by_a_prefix_of_text() {
 
 /// The path need not exist.
 // Case (Pitfalls of the wire, 43): sync is like a write.
-async fn sync_looks_at_no_path() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn sync_looks_at_no_path(fixture: Fixture) {
     fixture.client.sync(&fixture.base).await.unwrap();
     fixture.client.sync(&fixture.path("none")).await.unwrap();
 }
 
 /// Each path is sent with the chroot and returned without.
-async fn a_chroot_is_in_front_of_every_path() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_chroot_is_in_front_of_every_path(fixture: Fixture) {
     let client = fixture.chrooted().await;
     assert_eq!(client.create("/a", b"x", CreateMode::Ephemeral).await.unwrap(), "/a");
     assert_eq!(fixture.client.get_data(&fixture.path("a")).await.unwrap().data, "x");

@@ -1,17 +1,14 @@
 //! Sessions: how they begin, are handed over, and end.
 
-use std::time::Duration;
-
-use docent::{Config, SessionToken, config::WhenFull};
-use docent::{ConnectionState, CreateMode, ErrorKind};
+use docent::SessionToken;
 use docent_protocol::operation::WhoAmI;
 
-use super::{Fixture, client, server};
-use crate::support::{DEADLINE, eventually, within_deadline};
+use super::{Fixture, server};
+use crate::support::DEADLINE;
+use crate::*;
 
 // Case (What broke other clients): no close.
-async fn close_takes_the_ephemeral_nodes_with_it() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn close_takes_the_ephemeral_nodes_with_it(fixture: Fixture) {
     let other = fixture.another().await;
     let path = fixture.path("e");
     other.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
@@ -20,20 +17,7 @@ async fn close_takes_the_ephemeral_nodes_with_it() {
     assert_eq!(other.get_data(&path).await.unwrap_err().kind(), ErrorKind::Closed);
 }
 
-async fn dropping_the_last_clone_closes_the_session() {
-    let Some(fixture) = Fixture::new().await else { return };
-    let other = fixture.another().await;
-    let path = fixture.path("e");
-    other.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
-    let (_, mut watcher) = fixture.client.exists_and_watch(&path).await.unwrap();
-    drop(other.clone());
-    other.sync("/").await.unwrap();
-    drop(other);
-    within_deadline("the node to go", watcher.next()).await;
-}
-
-async fn calls_keep_their_order() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn calls_keep_their_order(fixture: Fixture) {
     let path = fixture.node("a", b"").await;
     let writes: Vec<_> = (0..500)
         .map(|number| fixture.client.set_data(&path, number.to_string().as_bytes(), Some(number)))
@@ -46,50 +30,29 @@ async fn calls_keep_their_order() {
     assert_eq!(read.await.unwrap().data, "499");
 }
 
-/// Five requests have room; the others wait for none of the futures to be polled.
-async fn requests_that_wait_for_capacity_are_sent_in_order() {
-    let Some(fixture) = Fixture::new().await else { return };
-    let config = Config::new(&server().unwrap())
-        .unwrap()
-        .with_when_full(WhenFull::Wait)
-        .with_max_requests(5);
-    let client = config.connect().await.unwrap();
-    let path = fixture.node("a", b"").await;
-    let writes: Vec<_> = (0..1000).map(|n| client.set_data(&path, b"", Some(n))).collect();
-    assert!(client.metrics().in_flight <= 5);
-    for write in writes.into_iter().rev() {
-        within_deadline("a write", write).await.unwrap();
-    }
-    assert_eq!(client.exists(&path).await.unwrap().unwrap().version, 1000);
-}
-
-async fn the_timeout_is_what_the_server_grants() {
-    let Some(connect) = server() else { return };
-    let config = Config::new(&connect).unwrap().with_session_timeout(Duration::from_millis(1));
-    let client = config.connect().await.unwrap();
-    let path = super::unique_path("x");
-    assert_eq!(client.exists(&path).await.unwrap(), None);
+async fn the_timeout_is_what_the_server_grants(fixture: Fixture) {
+    let config = Config::new(&server().unwrap()).unwrap();
+    let client = config.with_session_timeout(Duration::from_millis(1)).connect().await.unwrap();
+    assert_eq!(client.exists(&fixture.path("x")).await.unwrap(), None);
     let lease = client.session().unwrap();
     assert!(lease.deadline() > client.now(), "a millisecond was not granted");
 }
 
 // Case (Found in docent itself): a ping or closeSession that was submitted as a request broke the
 // connection.
-async fn any_request_can_be_sent_as_it_is() {
-    let Some(connect) = server() else { return };
-    let client = client(&connect).await;
-    let body = client.submit(&WhoAmI).await.unwrap();
+async fn any_request_can_be_sent_as_it_is(fixture: Fixture) {
+    let body = fixture.client.submit(&WhoAmI).await.unwrap();
     assert!(body.zxid > 0 && !body.bytes.is_empty());
 }
 
 /// The client has seen a greater zxid than the server's, as after a restore from a backup.
 // Case (Pitfalls of the wire, 17): ahead of every server.
-async fn a_client_ahead_of_the_server_reports_it_and_starts_anew() {
-    let Some(connect) = server() else { return };
-    let token = client(&connect).await.detach().unwrap();
+async fn a_client_ahead_of_the_server_reports_it_and_starts_anew(fixture: Fixture) {
+    let token = fixture.client.detach().unwrap();
     let zxid = token.last_zxid() + (1 << 40);
     let ahead = SessionToken::new(token.session_id(), token.password(), zxid);
-    let config = Config::new(&connect).unwrap().with_session_timeout(Duration::from_secs(1));
+    let config = Config::new(&server().unwrap()).unwrap();
+    let config = config.with_session_timeout(Duration::from_secs(1));
     let client = config.with_session(ahead).start().unwrap();
     let seen = eventually("a report of it", async || client.ahead_of_servers()).await;
     assert_eq!(seen, zxid);
@@ -98,8 +61,7 @@ async fn a_client_ahead_of_the_server_reports_it_and_starts_anew() {
     assert_ne!(client.session().unwrap().session_id(), token.session_id());
 }
 
-async fn a_session_that_is_handed_over_keeps_its_nodes() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_session_that_is_handed_over_keeps_its_nodes(fixture: Fixture) {
     let path = fixture.path("e");
     let first = fixture.another().await;
     first.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
@@ -135,9 +97,7 @@ super::on_all_servers! {
     a_session_that_is_handed_over_keeps_its_nodes,
     a_client_ahead_of_the_server_reports_it_and_starts_anew,
     close_takes_the_ephemeral_nodes_with_it,
-    dropping_the_last_clone_closes_the_session,
     calls_keep_their_order,
-    requests_that_wait_for_capacity_are_sent_in_order,
     the_timeout_is_what_the_server_grants,
     any_request_can_be_sent_as_it_is,
 }

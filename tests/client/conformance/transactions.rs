@@ -1,13 +1,11 @@
 //! Transactions, and reads of several nodes in one request.
 
-use docent::{CreateMode, ErrorKind, Outcome};
-use docent::{OpCode, client::Read};
 use docent::{TransactionResult, client::ReadResult};
 
 use super::{Fixture, refused};
+use crate::*;
 
-async fn a_transaction_does_all_of_it_in_order() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_transaction_does_all_of_it_in_order(fixture: Fixture) {
     let [old, new, queue] = ["old", "new", "entry-"].map(|name| fixture.path(name));
     fixture.node("old", b"1").await;
     let results = fixture
@@ -31,8 +29,7 @@ async fn a_transaction_does_all_of_it_in_order() {
 }
 
 /// The reply's header has no error; the result says which operation failed.
-async fn a_failed_transaction_names_the_operation_and_does_nothing() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_failed_transaction_names_the_operation_and_does_nothing(fixture: Fixture) {
     let [a, b, none] = ["a", "b", "none"].map(|name| fixture.path(name));
     for position in 0..3 {
         let mut transaction = fixture.client.transaction();
@@ -53,8 +50,7 @@ async fn a_failed_transaction_names_the_operation_and_does_nothing() {
 }
 
 /// The results of containers and TTL nodes have a Stat; the others need not.
-async fn every_kind_of_node_is_created_by_a_transaction() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn every_kind_of_node_is_created_by_a_transaction(fixture: Fixture) {
     let ttl = docent::Ttl::from_millis(60_000).unwrap();
     let [container, timed, plain] = ["container", "timed", "plain"].map(|name| fixture.path(name));
     let results = fixture
@@ -76,8 +72,7 @@ async fn every_kind_of_node_is_created_by_a_transaction() {
 }
 
 /// A commit keeps the operations, so the transaction can be committed again.
-async fn a_transaction_is_built_in_a_loop_and_committed_again() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_transaction_is_built_in_a_loop_and_committed_again(fixture: Fixture) {
     let mut transaction = fixture.client.transaction();
     assert!(transaction.is_empty());
     for number in 0..5_u8 {
@@ -102,15 +97,13 @@ async fn a_transaction_is_built_in_a_loop_and_committed_again() {
     assert_eq!(transaction.commit().await.unwrap(), [const { TransactionResult::Deleted }; 5]);
 }
 
-async fn an_empty_transaction_is_a_success() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn an_empty_transaction_is_a_success(fixture: Fixture) {
     assert_eq!(fixture.client.transaction().commit().await.unwrap(), []);
     assert!(fixture.client.multi_read(&[]).await.unwrap().is_empty());
 }
 
 /// Nothing is sent, and the operation is named.
-async fn a_bad_path_in_a_transaction_is_refused_with_its_number() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_bad_path_in_a_transaction_is_refused_with_its_number(fixture: Fixture) {
     let a = fixture.path("a");
     let mut transaction = fixture.client.transaction();
     transaction.create(&a, b"", CreateMode::Persistent);
@@ -124,8 +117,7 @@ async fn a_bad_path_in_a_transaction_is_refused_with_its_number() {
 }
 
 /// The chroot is added to the paths of the requests and removed from those of the results.
-async fn a_chroot_holds_inside_a_transaction() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_chroot_holds_inside_a_transaction(fixture: Fixture) {
     let client = fixture.chrooted().await;
     let results = client
         .transaction()
@@ -141,8 +133,7 @@ async fn a_chroot_holds_inside_a_transaction() {
     assert!(matches!(&found[0], Ok(ReadResult::GetData(node)) if node.data == "x"));
 }
 
-async fn each_read_of_several_fails_for_itself() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn each_read_of_several_fails_for_itself(fixture: Fixture) {
     let [a, none] = ["a", "none"].map(|name| fixture.path(name));
     fixture.node("a", b"data").await;
     let reads = [

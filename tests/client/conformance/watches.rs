@@ -1,11 +1,10 @@
 //! Which events are delivered, to which watchers, and when.
 
-use docent::{AddWatchMode, watch::WatcherType};
-use docent::{Client, watch::OnDrop};
-use docent::{CreateMode, ErrorKind, EventType, Watcher};
+use docent::watch::OnDrop;
 
 use super::{Fixture, refused};
-use crate::support::{pending_and_watches, within_deadline};
+use crate::support::pending_and_watches;
+use crate::*;
 
 async fn next(watcher: &mut Watcher) -> (EventType, String) {
     let event = within_deadline("an event", watcher.next()).await.unwrap();
@@ -17,8 +16,7 @@ async fn change(client: &Client, path: &str) {
 }
 
 // Case (Failure cases, 11): an event before the reply that caused it.
-async fn a_data_watch_reports_change_and_deletion() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_data_watch_reports_change_and_deletion(fixture: Fixture) {
     let path = fixture.node("a", b"").await;
     let (_, mut first) = fixture.client.get_data_and_watch(&path).await.unwrap();
     let (_, mut second) = fixture.client.get_data_and_watch(&path).await.unwrap();
@@ -32,8 +30,7 @@ async fn a_data_watch_reports_change_and_deletion() {
     assert_eq!(pending_and_watches(&fixture.client), (0, 0));
 }
 
-async fn an_exist_watch_reports_creation_change_and_deletion() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn an_exist_watch_reports_creation_change_and_deletion(fixture: Fixture) {
     let path = fixture.path("a");
     let (stat, mut created) = fixture.client.exists_and_watch(&path).await.unwrap();
     assert_eq!(stat, None);
@@ -48,8 +45,7 @@ async fn an_exist_watch_reports_creation_change_and_deletion() {
     assert_eq!(next(&mut deleted).await.0, EventType::NodeDeleted);
 }
 
-async fn a_child_watch_reports_children_and_deletion() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_child_watch_reports_children_and_deletion(fixture: Fixture) {
     let path = fixture.node("a", b"").await;
     let (_, mut came) = fixture.client.get_children_and_watch(&path).await.unwrap();
     let child = fixture.node("a/b", b"").await;
@@ -65,35 +61,7 @@ async fn a_child_watch_reports_children_and_deletion() {
     assert_eq!(next(&mut gone).await.0, EventType::NodeDeleted);
 }
 
-async fn no_watch_is_left_by_a_read_that_fails() {
-    let Some(fixture) = Fixture::new().await else { return };
-    let path = fixture.path("none");
-    refused(fixture.client.get_data_and_watch(&path).await, ErrorKind::NoNode);
-    refused(fixture.client.get_children_and_watch(&path).await, ErrorKind::NoNode);
-    assert_eq!(fixture.client.metrics().watches, 0);
-    refused(fixture.client.check_watches(&path, WatcherType::Any).await, ErrorKind::NoWatcher);
-}
-
-async fn a_change_by_another_client_is_reported() {
-    let Some(fixture) = Fixture::new().await else { return };
-    let path = fixture.node("a", b"").await;
-    let (_, mut watcher) = fixture.client.get_data_and_watch(&path).await.unwrap();
-    change(&fixture.another().await, &path).await;
-    assert_eq!(next(&mut watcher).await.0, EventType::NodeDataChanged);
-}
-
-async fn events_have_the_client_s_path() {
-    let Some(fixture) = Fixture::new().await else { return };
-    let client = fixture.chrooted().await;
-    let (_, mut root) = client.get_children_and_watch("/").await.unwrap();
-    let (_, mut node) = client.exists_and_watch("/a").await.unwrap();
-    client.create("/a", b"", CreateMode::Ephemeral).await.unwrap();
-    assert_eq!(next(&mut root).await, (EventType::NodeChildrenChanged, "/".into()));
-    assert_eq!(next(&mut node).await, (EventType::NodeCreated, "/a".into()));
-}
-
-async fn watches_are_asked_for_and_removed_by_their_kind() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn watches_are_asked_for_and_removed_by_their_kind(fixture: Fixture) {
     let path = fixture.node("a", b"").await;
     let (_, watcher) = fixture.client.get_data_and_watch(&path).await.unwrap();
     fixture.client.check_watches(&path, WatcherType::Data).await.unwrap();
@@ -110,8 +78,7 @@ async fn watches_are_asked_for_and_removed_by_their_kind() {
 /// Several kinds on one path, on a server of any version: each reports its own events
 /// (ZOOKEEPER-4466, ZOOKEEPER-4475).
 // Case (What broke other clients): a one-shot watch silences a recursive one.
-async fn watches_of_all_kinds_share_a_path() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn watches_of_all_kinds_share_a_path(fixture: Fixture) {
     let path = fixture.node("a", b"").await;
     for mode in [AddWatchMode::Persistent, AddWatchMode::PersistentRecursive] {
         let mut stays = fixture.client.add_watch(&path, mode).await.unwrap();
@@ -139,8 +106,7 @@ async fn watches_of_all_kinds_share_a_path() {
     assert_eq!(pending_and_watches(&fixture.client), (0, 0));
 }
 
-async fn a_persistent_watch_outlives_its_node() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_persistent_watch_outlives_its_node(fixture: Fixture) {
     let path = fixture.path("a");
     let mut watcher = fixture.client.add_watch(&path, AddWatchMode::Persistent).await.unwrap();
     for _ in 0..2 {
@@ -151,8 +117,7 @@ async fn a_persistent_watch_outlives_its_node() {
     }
 }
 
-async fn a_recursive_watch_reports_all_below() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_recursive_watch_reports_all_below(fixture: Fixture) {
     let client = fixture.chrooted().await;
     let mut watcher = client.add_watch("/", AddWatchMode::PersistentRecursive).await.unwrap();
     fixture.node("a", b"").await;
@@ -167,8 +132,7 @@ async fn a_recursive_watch_reports_all_below() {
 }
 
 /// The other watches of the path still report after one has gone.
-async fn a_watch_that_goes_leaves_the_others() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_watch_that_goes_leaves_the_others(fixture: Fixture) {
     let path = fixture.node("a", b"").await;
     let recursive =
         fixture.client.add_watch(&path, AddWatchMode::PersistentRecursive).await.unwrap();
@@ -185,8 +149,7 @@ async fn a_watch_that_goes_leaves_the_others() {
     assert_eq!(fixture.client.metrics().watches, 0);
 }
 
-async fn a_dropped_watch_is_removed_or_forgotten_as_requested() {
-    let Some(fixture) = Fixture::new().await else { return };
+async fn a_dropped_watch_is_removed_or_forgotten_as_requested(fixture: Fixture) {
     let path = fixture.node("a", b"").await;
     drop(fixture.client.add_watch(&path, AddWatchMode::Persistent).await.unwrap());
     refused(fixture.client.check_watches(&path, WatcherType::Any).await, ErrorKind::NoWatcher);
@@ -201,54 +164,14 @@ async fn a_dropped_watch_is_removed_or_forgotten_as_requested() {
     refused(fixture.client.check_watches(&path, WatcherType::Data).await, ErrorKind::NoWatcher);
 }
 
-async fn a_watcher_is_notified_when_its_watch_is_removed_for_all() {
-    let Some(fixture) = Fixture::new().await else { return };
-    let path = fixture.node("a", b"").await;
-    let (_, mut data) = fixture.client.get_data_and_watch(&path).await.unwrap();
-    let mut stays =
-        fixture.client.add_watch(&fixture.base, AddWatchMode::PersistentRecursive).await.unwrap();
-    fixture.client.remove_watches(&path, WatcherType::Any).await.unwrap();
-    fixture.client.remove_watches(&fixture.base, WatcherType::Any).await.unwrap();
-    assert_eq!(next(&mut data).await.0, EventType::DataWatchRemoved);
-    assert_eq!(next(&mut stays).await.0, EventType::PersistentWatchRemoved);
-}
-
-/// The server's persistent watch goes with its last watcher, even if a read has relied on it meanwhile:
-/// once the read's watch has delivered its event.
-async fn a_persistent_watch_that_covered_a_read_is_gone_when_unused() {
-    let Some(fixture) = Fixture::new().await else { return };
-    let path = fixture.node("a", b"").await;
-    let watcher = fixture.another().await;
-    let (persistent, read) =
-        (watcher.add_watch(&path, AddWatchMode::Persistent), watcher.get_data_and_watch(&path));
-    drop(persistent);
-    let (_, mut once) = read.await.unwrap();
-    // This request follows those that the reply to the read has caused.
-    watcher.sync("/").await.unwrap();
-    change(&fixture.client, &path).await;
-    assert_eq!(next(&mut once).await, (EventType::NodeDataChanged, path.clone()));
-    // This request follows the removal that the event has caused.
-    watcher.sync("/").await.unwrap();
-    change(&fixture.client, &path).await;
-    fixture.client.create(&format!("{path}/b"), b"", CreateMode::Persistent).await.unwrap();
-    watcher.sync("/").await.unwrap();
-    assert_eq!(watcher.metrics().events, 1, "events without a watcher");
-    assert_eq!(pending_and_watches(&watcher), (0, 0));
-}
-
 super::on_all_servers! {
-    a_persistent_watch_that_covered_a_read_is_gone_when_unused,
     a_data_watch_reports_change_and_deletion,
     an_exist_watch_reports_creation_change_and_deletion,
     a_child_watch_reports_children_and_deletion,
-    no_watch_is_left_by_a_read_that_fails,
-    a_change_by_another_client_is_reported,
-    events_have_the_client_s_path,
     watches_are_asked_for_and_removed_by_their_kind,
     watches_of_all_kinds_share_a_path,
     a_persistent_watch_outlives_its_node,
     a_recursive_watch_reports_all_below,
     a_watch_that_goes_leaves_the_others,
     a_dropped_watch_is_removed_or_forgotten_as_requested,
-    a_watcher_is_notified_when_its_watch_is_removed_for_all,
 }

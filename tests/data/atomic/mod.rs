@@ -3,16 +3,9 @@
 
 mod lost_replies;
 
-use std::time::Duration;
+use docent::atomic::{AtomicNumber, AtomicValue, PromotedToLock};
 
-use docent::{
-    AtomicOptions, Client, DistributedAtomicLong, Error, LockOptions, OpCode,
-    atomic::{AtomicNumber, AtomicValue, PromotedToLock},
-    retry::RetryNTimes,
-};
-use docent_testing::fault::Fault;
-
-use crate::support::{DEADLINE, eventually, fixture::Fixture, polled};
+use super::*;
 
 on_both_servers! {
     a_promotion_that_gets_no_lock_in_time_has_not_succeeded
@@ -29,10 +22,6 @@ pub(crate) fn options(tries: u32) -> AtomicOptions {
     AtomicOptions::default()
         .with_retry_policy(RetryNTimes::new(tries - 1, Duration::ZERO))
         .with_lock_options(lock_options())
-}
-
-pub(crate) fn long(client: &Client, path: &str) -> DistributedAtomicLong {
-    DistributedAtomicLong::with_options(client, path, options(4)).unwrap()
 }
 
 /// The values before and after an operation that succeeded.

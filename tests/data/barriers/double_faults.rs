@@ -1,93 +1,16 @@
 //! Double barriers under faults: cuts, lost requests and replies, lost sessions, dropped futures.
 
-use std::time::{Duration, Instant};
-
-use docent::{Client, OpCode};
-use docent_testing::{fault::Fault, tap::Record};
-
 use super::double::{both, both_leave, done, entering, leaving, member};
-use crate::support::{
-    DEADLINE, cut_off, eventually, fixture::Fixture, has_no_request, has_watches, ms, polled,
-    within_deadline,
-};
+use crate::support::has_no_request;
+use crate::*;
 
 on_both_servers! {
-    an_enter_survives_an_outage
-    an_enter_without_a_connection_ends_in_time
-    a_leave_without_a_connection_ends_in_time
-    a_member_whose_session_is_killed_enters_with_the_next_one
     a_barrier_is_not_opened_in_another_session
     a_member_that_enters_again_is_not_waited_for
-    a_member_that_lost_its_node_does_not_wait_for_the_next_round
     every_request_and_every_reply_may_be_lost
     an_enter_is_dropped_at_every_poll
     an_enter_that_completes_is_dropped_at_every_poll
     a_leave_is_dropped_at_every_poll
-}
-
-/// The barrier opens meanwhile.
-async fn an_enter_survives_an_outage(fixture: Fixture) {
-    let (a, tap) = fixture.client("A").await;
-    let (b, _tap_b) = fixture.client("B").await;
-    let first = entering(member(&a, &fixture.path, 2));
-    has_watches(&a, 2).await;
-    cut_off(&a, &tap).await;
-    let second = done("the second", entering(member(&b, &fixture.path, 2))).await;
-    assert!(!first.is_finished());
-    tap.accept().await.unwrap();
-    let first = done("the first", first).await;
-    both_leave(first, second).await;
-    fixture.children(&fixture.path, 0).await;
-}
-
-/// `time.rs` checks how late it may be.
-async fn an_enter_without_a_connection_ends_in_time(fixture: Fixture) {
-    let (a, tap) = fixture.client("A").await;
-    let mut first = member(&a, &fixture.path, 2);
-    cut_off(&a, &tap).await;
-    let start = Instant::now();
-    assert!(!within_deadline("the enter", first.enter_timeout(ms(300))).await.unwrap());
-    assert!(start.elapsed() >= ms(300));
-    tap.accept().await.unwrap();
-    // Cut off after the create: the node is deleted in the background.
-    let entering = tokio::spawn(async move { first.enter_timeout(ms(2000)).await });
-    fixture.children(&fixture.path, 1).await;
-    cut_off(&a, &tap).await;
-    assert!(!within_deadline("the enter", entering).await.unwrap().unwrap());
-    tap.accept().await.unwrap();
-    fixture.children(&fixture.path, 0).await;
-}
-
-/// `time.rs` checks how late it may be.
-async fn a_leave_without_a_connection_ends_in_time(fixture: Fixture) {
-    let (a, tap) = fixture.client("A").await;
-    let mut first = member(&a, &fixture.path, 1);
-    first.enter().await.unwrap();
-    cut_off(&a, &tap).await;
-    let start = Instant::now();
-    assert!(!within_deadline("the leave", first.leave_timeout(ms(300))).await.unwrap());
-    assert!(start.elapsed() >= ms(300));
-    tap.accept().await.unwrap();
-    fixture.children(&fixture.path, 0).await;
-}
-
-/// C40: in Curator, every later call of the object fails.
-async fn a_member_whose_session_is_killed_enters_with_the_next_one(fixture: Fixture) {
-    let (a, tap) = fixture.client("A").await;
-    let (b, _tap_b) = fixture.client("B").await;
-    let first = entering(member(&a, &fixture.path, 2));
-    let old = fixture.children(&fixture.path, 1).await;
-    has_watches(&a, 2).await;
-    tap.kill_session(DEADLINE).await.unwrap();
-    eventually("another node", async || {
-        let children = b.get_children(&fixture.path).await.ok()?.to_vec();
-        (children.len() == 1 && children != old).then_some(())
-    })
-    .await;
-    let second = entering(member(&b, &fixture.path, 2));
-    let [first, second] = both(first, second).await;
-    both_leave(first, second).await;
-    fixture.children(&fixture.path, 0).await;
 }
 
 /// The session of the member that completes the number ends before it has created `ready`, and the other member leaves.
@@ -141,22 +64,6 @@ async fn a_member_that_enters_again_is_not_waited_for(fixture: Fixture) {
     let high = done("the highest", high).await;
     let high = entering(high);
     drop(both(low, high).await);
-    fixture.children(&fixture.path, 0).await;
-}
-
-async fn a_member_that_lost_its_node_does_not_wait_for_the_next_round(fixture: Fixture) {
-    let (a, tap) = fixture.client("A").await;
-    let (b, _tap_b) = fixture.client("B").await;
-    let first = entering(member(&a, &fixture.path, 2));
-    let second = entering(member(&b, &fixture.path, 2));
-    let [first, second] = both(first, second).await;
-    tap.kill_session(DEADLINE).await.unwrap();
-    fixture.children(&fixture.path, 2).await;
-    let second = done("the second", leaving(second)).await;
-    let second = entering(second);
-    fixture.children(&fixture.path, 1).await;
-    let first = entering(done("the first", leaving(first)).await);
-    drop(both(first, second).await);
     fixture.children(&fixture.path, 0).await;
 }
 

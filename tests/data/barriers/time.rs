@@ -1,15 +1,14 @@
 //! Durations of timed waits. The tests use tokio's paused clock, which advances only when all tasks are idle: so they do
 //! not depend on the speed of the machine.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::{
     barrier,
     double::{entering, leaving, member},
 };
-use crate::support::{in_process::server_and_client, ms};
+use crate::support::in_process::server_and_client;
+use crate::*;
 
 /// Tolerance for replies, and for timers, which are up to a millisecond late.
 const TOLERANCE: Duration = ms(50);

@@ -2,51 +2,21 @@
 
 mod faults;
 
-use std::sync::{Arc, Mutex};
+use docent::acl::{self, AclProvider};
+use std::sync::Mutex;
 
-use docent::{
-    Acl, CreateMode, ErrorKind, OpCode,
-    acl::{self, AclProvider},
-    locks::{InterProcessMutex, LockInternalsDriver, LockOptions},
-};
-use docent_testing::{fault::Fault, tap::Record};
-
-use crate::{
-    Fixture, ms, mutex, no_retries, options,
-    support::{DEADLINE, acquiring, has_watches, within_deadline},
-};
+use super::*;
 
 on_both_servers! {
-    a_namespace_is_created_and_contains_the_lock
     an_empty_namespace_changes_no_path
     a_revocation_lasts_for_one_hold
     a_node_whose_listing_fails_is_deleted
-    the_first_of_two_errors_is_returned
     parents_get_the_providers_acl
     the_acl_provider_is_called_for_each_path
-    guarded_writes_are_refused_after_the_node_is_deleted
     a_custom_driver_orders_the_waiters
-    a_pipelined_listing_is_sent_with_its_create
-    a_pipelined_create_that_is_lost_is_found
     a_node_of_an_earlier_session_is_not_taken_for_ours
     a_node_ahead_that_cannot_be_watched_ends_the_acquire
-    leaving_the_queue_is_no_error_when_the_own_node_is_deleted
     a_missing_node_is_deleted_once
-}
-
-/// testWithNamespace
-async fn a_namespace_is_created_and_contains_the_lock(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let namespace = fixture.path.trim_start_matches('/');
-    let options = options().with_namespace(namespace);
-    let mutex = InterProcessMutex::with_options(&client, "/foo/bar", options).unwrap();
-    let guard = mutex.acquire_timeout(DEADLINE).await.unwrap().unwrap();
-    assert!(guard.path().starts_with(&format!("{}/foo/bar/_c_", fixture.path)));
-    assert_eq!(mutex.participants().await.unwrap(), [guard.path()]);
-    guard.release().await.unwrap();
-    let bad = LockOptions::default().with_namespace("a//b");
-    let error = InterProcessMutex::with_options(&client, "/x", bad).unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::InvalidPath), "{error}");
 }
 
 /// As in Curator's `fixForNamespace`, which does not double the slash.
@@ -96,25 +66,6 @@ async fn a_node_whose_listing_fails_is_deleted(fixture: Fixture) {
     fixture.children(&fixture.path, 0).await;
 }
 
-/// testAttemptLockFailedException
-async fn the_first_of_two_errors_is_returned(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
-    let holder = mutex.acquire().await.unwrap();
-    let waiting = acquiring(&mutex);
-    let children = fixture.children(&fixture.path, 2).await;
-    let ours = children.iter().max_by_key(|name| name.rsplit('-').next().map(str::to_owned));
-    let own = format!("{}/{}", fixture.path, ours.unwrap());
-    fixture.tap.wait_for(DEADLINE, |r| r.is_reply(OpCode::GetData)).await.unwrap();
-    client.delete(&own, None).await.unwrap();
-    // The delete of the missing node fails too, with the connection.
-    fixture.tap.inject(Fault::drop_before(OpCode::Delete).below(&own));
-    holder.release().await.unwrap();
-    let error = within_deadline("the waiter", waiting).await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NoNode, "{error}");
-    assert!(error.to_string().contains("sequential path not found"), "{error}");
-}
-
 /// Records the paths of its calls.
 #[derive(Debug, Clone, Default)]
 struct RecordingAclProvider(Arc<Mutex<Vec<String>>>);
@@ -155,24 +106,6 @@ async fn the_acl_provider_is_called_for_each_path(fixture: Fixture) {
     }
 }
 
-/// The server refuses late writes. No fencing token is needed.
-async fn guarded_writes_are_refused_after_the_node_is_deleted(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let mutex = mutex(&fixture, &client);
-    let guard = mutex.acquire().await.unwrap();
-    let job = format!("{}-job", fixture.path);
-    client.create(&job, b"", CreateMode::Persistent).await.unwrap();
-    guard.guarded().unwrap().set_data(&job, b"1", None).commit().await.unwrap();
-    // Another client deletes the lock node, which the holder does not notice.
-    fixture.observer().await.delete(guard.path(), None).await.unwrap();
-    assert!(guard.is_held());
-    let error = guard.guarded().unwrap().set_data(&job, b"2", None).commit().await.unwrap_err();
-    assert_eq!((error.kind(), error.index()), (ErrorKind::NoNode, Some(0)));
-    assert_eq!(client.get_data(&job).await.unwrap().data, "1");
-    client.close().await.unwrap();
-    assert!(matches!(guard.guarded().map_err(|error| error.kind()), Err(ErrorKind::LockLost)));
-}
-
 /// Grants the lock to the youngest waiter first.
 #[derive(Debug)]
 struct YoungestFirst;
@@ -204,54 +137,6 @@ async fn a_custom_driver_orders_the_waiters(fixture: Fixture) {
     assert_eq!((order.len(), order[0].as_str()), (2, guard.path()));
     guard.release().await.unwrap();
     within_deadline("the waiter", waiting).await.unwrap().unwrap().release().await.unwrap();
-}
-
-/// Two round trips a cycle: the listing is sent before the reply to the create.
-async fn a_pipelined_listing_is_sent_with_its_create(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let options = options().with_pipelined_listing();
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options).unwrap();
-    mutex.acquire().await.unwrap().release().await.unwrap();
-    let before = fixture.tap.len();
-    mutex.acquire().await.unwrap().release().await.unwrap();
-    let ops: Vec<_> = fixture
-        .tap
-        .trace()
-        .since(before)
-        .iter()
-        .filter_map(|record| {
-            [OpCode::Create2, OpCode::GetChildren2, OpCode::Delete].into_iter().find_map(|op| {
-                let request = record.is_request(op).then_some("->");
-                let reply = record.is_reply(op).then_some("<-");
-                request.or(reply).map(|arrow| format!("{arrow} {op:?}"))
-            })
-        })
-        .collect();
-    assert_eq!(
-        ops,
-        [
-            "-> Create2",
-            "-> GetChildren2",
-            "<- Create2",
-            "<- GetChildren2",
-            "-> Delete",
-            "<- Delete"
-        ]
-    );
-}
-
-async fn a_pipelined_create_that_is_lost_is_found(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let options = options().with_pipelined_listing();
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options).unwrap();
-    mutex.acquire().await.unwrap().release().await.unwrap();
-    for fault in [Fault::drop_reply(OpCode::Create2), Fault::drop_before(OpCode::Create2)] {
-        fixture.tap.inject(fault);
-        let guard = mutex.acquire().await.unwrap();
-        assert_eq!(mutex.participants().await.unwrap(), [guard.path()]);
-        guard.release().await.unwrap();
-    }
-    fixture.children(&fixture.path, 0).await;
 }
 
 /// CURATOR-498, twice in a row: a create is sent in two sessions, and neither reply arrives. The search reads the owner of
@@ -307,23 +192,6 @@ async fn a_node_ahead_that_cannot_be_watched_ends_the_acquire(fixture: Fixture) 
     let reads = fixture.tap.trace().of("B").filter(|r| r.is_request(OpCode::GetData));
     assert_eq!(reads.iter().count(), 1);
     assert_eq!(holder.participants().await.unwrap(), [guard.path()]);
-    guard.release().await.unwrap();
-}
-
-/// Another client has deleted the node, so leaving the queue succeeds.
-async fn leaving_the_queue_is_no_error_when_the_own_node_is_deleted(fixture: Fixture) {
-    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let guard = mutex(&fixture, &a).acquire().await.unwrap();
-    let theirs = mutex(&fixture, &b);
-    // After the last listing.
-    fixture.tap.inject(Fault::delay_reply(OpCode::GetData, DEADLINE).of("B"));
-    let waiting = tokio::spawn(async move { theirs.acquire_timeout(ms(0)).await });
-    fixture.wait_for_frame("B", |record| record.is_reply(OpCode::GetData)).await;
-    let own = mutex(&fixture, &a).participants().await.unwrap().remove(1);
-    a.delete(&own, None).await.unwrap();
-    fixture.tap.end_delays();
-    assert!(within_deadline("acquire", waiting).await.unwrap().unwrap().is_none());
-    assert!(fixture.tap.trace().of("B").iter().any(|record| record.is_reply(OpCode::Delete)));
     guard.release().await.unwrap();
 }
 

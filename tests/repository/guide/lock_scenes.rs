@@ -51,8 +51,7 @@ pub(super) async fn five_waiters() -> Diagram {
 
 pub(super) async fn revocation() -> Diagram {
     let mut stage = Stage::new("revocation", "B requests the lock, and A releases it").await;
-    let a = stage.client("A").await;
-    let b = stage.client("B").await;
+    let [a, b] = stage.clients().await;
     stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
     let first = mutex(&a);
     let requested = Arc::new(tokio::sync::Notify::new());

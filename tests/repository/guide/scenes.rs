@@ -77,8 +77,7 @@ async fn session() -> Diagram {
 
 async fn persistent_watch() -> Diagram {
     let mut stage = Stage::new("persistent-watch", "A persistent recursive watch").await;
-    let a = stage.client("A").await;
-    let b = stage.client("B").await;
+    let [a, b] = stage.clients().await;
     stage.before(a.create("/tree", b"", CreateMode::Persistent)).await.unwrap();
     let add = b.add_watch("/tree", AddWatchMode::PersistentRecursive);
     let mut watcher = stage.step("B", "B watches a node and all below it, for good", add).await;
@@ -93,9 +92,7 @@ async fn persistent_watch() -> Diagram {
 
 async fn naive_lock() -> Diagram {
     let mut stage = Stage::new("naive-lock", "The naive lock and its herd").await;
-    let a = stage.client("A").await;
-    let b = stage.client("B").await;
-    let c = stage.client("C").await;
+    let [a, b, c] = stage.clients().await;
     let create = |client: &docent::Client| client.create("/lock", b"", CreateMode::Ephemeral);
     stage.step("A", "A creates the node: it holds the lock", create(&a)).await;
     stage.diagram.holds("A", true);
@@ -128,9 +125,7 @@ async fn naive_lock() -> Diagram {
 async fn late_release() -> Diagram {
     let title = "A late release deletes the node of the next holder";
     let mut stage = Stage::new("late-release", title).await;
-    let a = stage.client("A").await;
-    let b = stage.client("B").await;
-    let c = stage.client("C").await;
+    let [a, b, c] = stage.clients().await;
     let create = |client: &docent::Client| client.create("/lock", b"", CreateMode::Ephemeral);
     stage.step("A", "A creates the node: it holds the lock", create(&a)).await;
     stage.diagram.holds("A", true);
@@ -212,8 +207,7 @@ pub(super) fn mutex(client: &docent::Client) -> InterProcessMutex {
 
 async fn contended_lock() -> Diagram {
     let mut stage = Stage::new("contended-lock", "A waits, B releases").await;
-    let a = stage.client("A").await;
-    let b = stage.client("B").await;
+    let [a, b] = stage.clients().await;
     stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
     let (first, second) = (mutex(&a), mutex(&b));
     let guard = stage.step("A", "A acquires", first.acquire()).await;
@@ -238,8 +232,7 @@ async fn contended_lock() -> Diagram {
 async fn timed_out_lock() -> Diagram {
     let mut stage =
         Stage::new("timed-out-lock", "A contender that gives up leaves nothing behind").await;
-    let a = stage.client("A").await;
-    let b = stage.client("B").await;
+    let [a, b] = stage.clients().await;
     stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
     let (first, second) = (mutex(&a), mutex(&b));
     let guard = stage.step("A", "A acquires", first.acquire()).await;
@@ -288,8 +281,7 @@ async fn guaranteed_delete() -> Diagram {
 async fn fencing() -> Diagram {
     let mut stage =
         Stage::new("fencing", "Two clients believe in their lock, and one may write").await;
-    let a = stage.client("A").await;
-    let b = stage.client("B").await;
+    let [a, b] = stage.clients().await;
     stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
     stage.before(a.create("/account", b"100", CreateMode::Persistent)).await.unwrap();
     let (first, second) = (mutex(&a), mutex(&b));
@@ -324,9 +316,7 @@ async fn read_write() -> Diagram {
     let lock = |client: &docent::Client| {
         InterProcessReadWriteLock::with_options(client, "/lock", options()).unwrap()
     };
-    let a = stage.client("A").await;
-    let b = stage.client("B").await;
-    let c = stage.client("C").await;
+    let [a, b, c] = stage.clients().await;
     stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
     let (first, second, third) = (lock(&a), lock(&b), lock(&c));
     let one = stage.step("A", "A reads", first.read_lock().acquire()).await;
@@ -354,8 +344,7 @@ async fn semaphore() -> Diagram {
     let semaphore = |client: &docent::Client| {
         InterProcessSemaphoreV2::with_options(client, "/semaphore", 1, options()).unwrap()
     };
-    let a = stage.client("A").await;
-    let b = stage.client("B").await;
+    let [a, b] = stage.clients().await;
     for path in ["/semaphore", "/semaphore/locks", "/semaphore/leases"] {
         stage.before(a.create(path, b"", CreateMode::Container)).await.unwrap();
     }
@@ -391,8 +380,7 @@ fn has_leases(fields: &[Field]) -> bool {
 
 async fn multi() -> Diagram {
     let mut stage = Stage::new("multi-lock", "Two locks or none").await;
-    let a = stage.client("A").await;
-    let b = stage.client("B").await;
+    let [a, b] = stage.clients().await;
     for path in ["/one", "/two"] {
         stage.before(a.create(path, b"", CreateMode::Container)).await.unwrap();
     }
@@ -446,8 +434,7 @@ async fn election() -> Diagram {
 
 async fn deposed_leader() -> Diagram {
     let mut stage = Stage::new("deposed-leader", "The leader's node is deleted").await;
-    let a = stage.client("A").await;
-    let b = stage.client("B").await;
+    let [a, b] = stage.clients().await;
     stage.before(a.create("/election", b"", CreateMode::Container)).await.unwrap();
     let first = latch(&a, "a");
     let leadership = stage.step("A", "A leads", first.leadership()).await;
@@ -516,8 +503,7 @@ async fn cache_load() -> Diagram {
 
 async fn cache_changes() -> Diagram {
     let mut stage = Stage::new("cache-changes", "A cache follows changes").await;
-    let a = stage.client("A").await;
-    let b = stage.client("B").await;
+    let [a, b] = stage.clients().await;
     let (cache, mut events) = cached(&mut stage, &a).await;
     stage.before(cache.initialized()).await.unwrap();
     let write = async {
@@ -548,8 +534,7 @@ async fn cache_changes() -> Diagram {
 
 async fn cache_resync() -> Diagram {
     let mut stage = Stage::new("cache-resync", "A cache after an outage").await;
-    let a = stage.client("A").await;
-    let b = stage.client("B").await;
+    let [a, b] = stage.clients().await;
     let (cache, mut events) = cached(&mut stage, &a).await;
     stage.before(cache.initialized()).await.unwrap();
     stage.port("A").refuse().await.unwrap();

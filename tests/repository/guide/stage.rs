@@ -40,6 +40,15 @@ impl Stage {
         client
     }
 
+    /// The clients A, B, C...
+    pub(crate) async fn clients<const N: usize>(&mut self) -> [Client; N] {
+        let mut clients = Vec::new();
+        for label in ["A", "B", "C", "D"].into_iter().take(N) {
+            clients.push(self.client(label).await);
+        }
+        clients.try_into().unwrap()
+    }
+
     /// As [`client`](Self::client), and its first frames are a step.
     pub(crate) async fn client_seen(&mut self, label: &str, note: &str) -> Client {
         let from = self.next;

@@ -25,8 +25,7 @@ fn close_goes_behind_all_requests_and_waits_for_its_reply() {
     let mut scenario = Scenario::connected();
     scenario.get("/a", 1);
     scenario.close(9);
-    scenario.get("/late", 2);
-    scenario.flush();
+    scenario.send_get("/late", 2);
     assert_eq!(scenario.wire.last().unwrap().1, "CloseSession");
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     scenario.reply(2, 6, ErrorCode::Ok, b"");
@@ -67,8 +66,7 @@ fn a_close_without_an_answer_ends_in_time_and_says_so() {
 #[test]
 fn a_close_without_a_connection_goes_out_on_the_next() {
     let mut scenario = Scenario::connected();
-    scenario.get("/sent", 1);
-    scenario.flush();
+    scenario.send_get("/sent", 1);
     scenario.cut();
     scenario.get("/queued", 2);
     scenario.close(9);
@@ -111,8 +109,7 @@ fn a_close_while_the_server_is_left_stays_with_it() {
     // Before and after the last answer that the move waits for.
     for answered in [false, true] {
         let mut scenario = Scenario::connected();
-        scenario.get("/sent", 1);
-        scenario.flush();
+        scenario.send_get("/sent", 1);
         scenario.machine.update_server_list(&two);
         if answered {
             scenario.reply(1, 5, ErrorCode::Ok, b"");
@@ -262,6 +259,7 @@ fn a_refused_close_is_sent_again_elsewhere() {
     assert_eq!(scenario.machine.metrics().error_replies, 1);
 }
 
+// Case (Found in docent itself): a second `close` failed while the first was waited for.
 #[test]
 fn all_calls_to_close_end_alike_at_the_earliest_of_their_times() {
     let mut scenario = Scenario::connected();

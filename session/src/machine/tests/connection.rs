@@ -8,8 +8,7 @@ use super::*;
 #[test]
 fn a_cut_fails_sent_requests_and_keeps_unsent_ones() {
     let mut scenario = Scenario::connected();
-    scenario.get("/sent", 1);
-    scenario.flush();
+    scenario.send_get("/sent", 1);
     scenario.get("/unsent", 2);
     scenario.cut();
     assert_eq!(scenario.completions(), [(1, Err(LOST))]);
@@ -42,8 +41,7 @@ fn without_a_connection_a_request_waits_for_a_limited_time() {
 #[test]
 fn a_request_that_no_connection_carries_fails_at_its_deadline() {
     let mut scenario = Scenario::connected_with(config().with_auth("digest", b"u:p"));
-    scenario.watch(WatchKind::Data, "/w", 1);
-    scenario.flush();
+    scenario.send_watch(WatchKind::Data, "/w", 1);
     scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     scenario.cut();
@@ -76,8 +74,7 @@ fn a_request_that_no_connection_carries_fails_at_its_deadline() {
 #[test]
 fn the_loss_of_a_usable_connection_begins_the_wait_of_its_requests() {
     let mut scenario = Scenario::connected();
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.get("/b", 2);
     scenario.now += ms(3500);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
@@ -166,8 +163,7 @@ fn answers_keep_the_connection() {
     let mut scenario = Scenario::connected();
     for xid in 1..=5 {
         scenario.wait(ms(2000));
-        scenario.get("/a", 1);
-        scenario.flush();
+        scenario.send_get("/a", 1);
         scenario.wait(ms(1700));
         scenario.reply(xid, 5, ErrorCode::Ok, b"");
     }
@@ -180,8 +176,7 @@ fn answers_keep_the_connection() {
 fn without_a_connection_for_the_session_timeout_the_session_is_lost() {
     let mut scenario = Scenario::connected();
     let lease = scenario.machine.lease().unwrap().clone();
-    scenario.watch(WatchKind::Data, "/w", 1);
-    scenario.flush();
+    scenario.send_watch(WatchKind::Data, "/w", 1);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     scenario.cut();
     scenario.completions();

@@ -71,8 +71,7 @@ fn a_request_that_waits_for_too_long_is_never_sent_and_others_follow_whole() {
         config().with_when_full(WhenFull::Wait).with_request_timeout(ms(1000)).with_max_requests(1);
     let mut scenario = Scenario::connected_with(config);
     scenario.get("/first", 1);
-    scenario.get("/a-longer-one", 2);
-    scenario.flush();
+    scenario.send_get("/a-longer-one", 2);
     scenario.wait(ms(500));
     scenario.get("/third", 3);
     scenario.wait(ms(500));
@@ -110,8 +109,7 @@ fn a_close_is_sent_after_waiting_requests() {
 fn waiting_moves_no_deadline() {
     let mut scenario = waiting(1);
     scenario.get("/a", 1);
-    scenario.get("/b", 2);
-    scenario.flush();
+    scenario.send_get("/b", 2);
     scenario.wait(ms(500));
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     scenario.flush();
@@ -200,11 +198,9 @@ fn the_machines_own_requests_do_not_time_out_with_others() {
     let config =
         config().with_when_full(WhenFull::Wait).with_request_timeout(ms(1000)).with_max_requests(1);
     let mut scenario = Scenario::connected_with(config);
-    scenario.watch(WatchKind::Data, "/w", 1);
-    scenario.flush();
+    scenario.send_watch(WatchKind::Data, "/w", 1);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
-    scenario.get("/in-flight", 2);
-    scenario.flush();
+    scenario.send_get("/in-flight", 2);
     scenario.get("/waits", 3);
     let now = scenario.now;
     scenario.machine.remove_watch("/w", &1, None, || now);
@@ -240,8 +236,7 @@ fn many_of_the_machines_own_requests_cost_later_calls_nothing() {
         let mut scenario = Scenario::new(config);
         scenario.connect();
         scenario.accept(7, 40_000);
-        (0..in_flight).for_each(|token| scenario.get("/in-flight", token));
-        scenario.flush();
+        (0..in_flight).for_each(|token| scenario.send_get("/in-flight", token));
         let now = scenario.now;
         for _ in 0..MANY {
             let own = Exists(ReadRequest { path: "/own".into(), watch: false });
@@ -266,11 +261,9 @@ fn many_of_the_machines_own_requests_cost_later_calls_nothing() {
 fn the_alarm_of_a_request_timeout_moves_on_with_the_requests() {
     let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(1000)));
     let start = scenario.now;
-    scenario.get("/first", 1);
-    scenario.flush();
+    scenario.send_get("/first", 1);
     scenario.wait(ms(400));
-    scenario.get("/second", 2);
-    scenario.flush();
+    scenario.send_get("/second", 2);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     assert_eq!(scenario.machine.poll_timeout(), Some(start + ms(1000)));
     scenario.wait(ms(600));

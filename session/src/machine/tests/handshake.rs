@@ -19,8 +19,7 @@ fn a_second_connection_brings_id_zxid_and_the_timeout_first_asked_for() {
     let mut scenario = Scenario::new(config());
     scenario.connect();
     scenario.accept(0x17, 4000);
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.reply(1, 99, ErrorCode::Ok, b"");
     scenario.cut();
     scenario.connect();
@@ -33,8 +32,7 @@ fn requests_wait_for_the_session_and_leave_in_call_order() {
     let mut scenario = Scenario::new(config());
     scenario.get("/a", 1);
     scenario.connect();
-    scenario.get("/b", 2);
-    scenario.flush();
+    scenario.send_get("/b", 2);
     assert_eq!(scenario.xids(), [0], "nothing but the handshake before it is answered");
     scenario.accept(7, 6000);
     assert_eq!(scenario.xids(), [0, 1, 2]);
@@ -107,8 +105,7 @@ fn a_server_that_takes_the_connection_and_says_nothing_is_given_up() {
 #[test]
 fn a_refused_session_is_lost_and_a_new_one_is_made() {
     let mut scenario = Scenario::connected();
-    scenario.get("/sent", 1);
-    scenario.flush();
+    scenario.send_get("/sent", 1);
     scenario.get("/queued", 2);
     scenario.cut();
     scenario.connect();

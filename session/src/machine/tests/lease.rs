@@ -33,8 +33,7 @@ fn a_read_only_server_renews_no_lease() {
     assert_eq!(lease.deadline(), deadline, "the handshake with it");
     scenario.wait(ms(2000));
     scenario.answer_ping();
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     assert_eq!(scenario.completions(), [(1, Ok(5))]);
     assert_eq!(lease.deadline(), deadline, "its answers");
@@ -53,8 +52,7 @@ fn a_session_made_by_a_read_only_server_is_worth_nothing() {
     let lease = scenario.lease();
     assert!(!lease.claim().is_valid(scenario.now));
     assert_eq!(lease.proven_until(), Instant::ZERO);
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     assert!(!lease.claim().is_valid(scenario.now));
 }
@@ -254,12 +252,10 @@ fn a_reply_behind_the_deadline_reports_the_lapse() {
     let mut scenario = Scenario::connected();
     let claim = scenario.lease().claim();
     while scenario.machine.poll_event().is_some() {}
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     assert!(scenario.machine.poll_event().is_none(), "in time");
-    scenario.get("/a", 2);
-    scenario.flush();
+    scenario.send_get("/a", 2);
     scenario.now = claim.lease().deadline() + ms(1);
     scenario.reply(2, 6, ErrorCode::Ok, b"");
     let event = scenario.machine.poll_event();
@@ -298,8 +294,7 @@ fn a_server_that_stops_in_the_middle_of_a_frame_is_left() {
 fn a_late_answer_is_no_recent_contact() {
     let mut scenario = Scenario::connected();
     let sent_at = scenario.now;
-    scenario.get("/slow", 1);
-    scenario.flush();
+    scenario.send_get("/slow", 1);
     scenario.wait(ms(3900));
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     scenario.states();
@@ -397,8 +392,7 @@ fn a_server_that_drops_each_session_behind_the_handshake_sees_growing_pauses() {
         scenario.connect();
         scenario.accept(7, 60_000);
         if watches {
-            scenario.watch(WatchKind::Data, "/a", 1);
-            scenario.flush();
+            scenario.send_watch(WatchKind::Data, "/a", 1);
             scenario.reply(1, 5, ErrorCode::Ok, b"");
         }
         let mut pauses = Vec::new();
@@ -415,8 +409,7 @@ fn a_server_that_drops_each_session_behind_the_handshake_sees_growing_pauses() {
             scenario.reply(xid::SET_WATCHES, 6, ErrorCode::Ok, b"");
         }
         let xid = if watches { 2 } else { 1 };
-        scenario.get("/a", 2);
-        scenario.flush();
+        scenario.send_get("/a", 2);
         scenario.reply(xid, 6, ErrorCode::Ok, b"");
         scenario.cut();
         let before = scenario.now;
@@ -429,8 +422,7 @@ fn a_server_that_drops_each_session_behind_the_handshake_sees_growing_pauses() {
 #[test]
 fn a_session_is_usable_once_its_watches_are_set() {
     let mut scenario = Scenario::connected_with(config().with_auth("digest", b"u:p"));
-    scenario.watch(WatchKind::Data, "/a", 1);
-    scenario.flush();
+    scenario.send_watch(WatchKind::Data, "/a", 1);
     scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     let mut pauses = Vec::new();
@@ -462,8 +454,7 @@ fn each_answer_to_a_ping_counts_from_its_own() {
     };
     let deadline = |sent_at| begin + ms(sent_at) + ms(5700);
     at(1000, &mut scenario);
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     at(3000, &mut scenario);
     at(3900, &mut scenario);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
@@ -491,8 +482,7 @@ fn the_answer_to_a_ping_that_was_not_noted_counts_from_no_later_one() {
     scenario.accept(7, 6_000_000);
     let lasts = timeout - scenario.machine.timeouts().margin;
     let lease = scenario.lease();
-    scenario.get("/long", 1);
-    scenario.flush();
+    scenario.send_get("/long", 1);
     let frame = reply_frame(1, &[0; 100_000]);
     let mut input = BytesMut::new();
     let pings =

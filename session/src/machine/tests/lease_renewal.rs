@@ -8,8 +8,7 @@ fn an_answer_moves_the_deadline_to_when_its_request_was_sent() {
     let lease = scenario.machine.lease().unwrap().clone();
     let margin = scenario.machine.timeouts().margin;
     let sent_at = scenario.now;
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.now += ms(1500);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     assert_eq!(lease.deadline(), sent_at + ms(6000) - margin);
@@ -20,12 +19,10 @@ fn each_answer_counts_from_its_own_batch() {
     let mut scenario = Scenario::connected();
     let lease = scenario.machine.lease().unwrap().clone();
     scenario.get("/a", 1);
-    scenario.get("/b", 2);
-    scenario.flush();
+    scenario.send_get("/b", 2);
     let first = scenario.now;
     scenario.now += ms(500);
-    scenario.get("/c", 3);
-    scenario.flush();
+    scenario.send_get("/c", 3);
     let second = scenario.now;
     scenario.now += ms(500);
     let lasts = ms(6000) - scenario.machine.timeouts().margin;
@@ -54,8 +51,7 @@ fn the_proof_only_ever_gets_shorter() {
     let lease = scenario.machine.lease().unwrap().clone();
     let created = Instant::ZERO + ms(1000);
     assert_eq!(lease.proven_until(), created + ms(5940));
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.now += ms(1000);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     assert_eq!(lease.proven_until(), created + ms(5940));

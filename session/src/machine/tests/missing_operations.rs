@@ -188,8 +188,7 @@ fn no_watch_is_removed_from_a_server_that_cannot() {
     let mut scenario = Scenario::connected();
     for token in [1, 2] {
         let path = format!("/{token}");
-        scenario.watch(WatchKind::Data, &path, token);
-        scenario.flush();
+        scenario.send_watch(WatchKind::Data, &path, token);
         scenario.reply_to_last(50, ErrorCode::Ok);
     }
     scenario.completions();

@@ -173,6 +173,12 @@ impl Scenario {
         self.machine.submit(&operation, token, None, || now);
     }
 
+    /// A getData that is written.
+    fn send_get(&mut self, path: &str, token: u32) {
+        self.get(path, token);
+        self.flush();
+    }
+
     fn add_auth(&mut self, scheme: &str, auth: &[u8], token: u32) {
         let now = self.now;
         self.machine.add_auth(Credential::new(scheme, auth), token, || now);
@@ -204,6 +210,12 @@ impl Scenario {
             WatchKind::Child => self.machine.submit(&GetChildren(read), token, watch, || now),
             other => panic!("{other:?} takes add_watch"),
         }
+    }
+
+    /// A watch whose request is written.
+    fn send_watch(&mut self, kind: WatchKind, path: &str, token: u32) {
+        self.watch(kind, path, token);
+        self.flush();
     }
 
     fn cut(&mut self) {

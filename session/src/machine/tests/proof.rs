@@ -88,11 +88,9 @@ fn a_planned_reconnect_loses_and_reorders_no_request_and_shows_no_state() {
     let mut scenario = Scenario::connected();
     scenario.states();
     scenario.now += ms(2000);
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.renew();
-    scenario.get("/b", 2);
-    scenario.flush();
+    scenario.send_get("/b", 2);
     assert!(!scenario.is_broken(), "a request is in flight");
     assert_eq!(scenario.xids(), [0, 1], "nothing more is sent on the old connection");
     scenario.reply(1, 5, ErrorCode::Ok, b"");
@@ -132,8 +130,7 @@ fn a_connection_whose_replies_do_not_come_is_kept_and_the_bound_with_it() {
     let mut scenario = Scenario::connected();
     let created = scenario.proven_until();
     scenario.now += ms(2000);
-    scenario.get("/slow", 1);
-    scenario.flush();
+    scenario.send_get("/slow", 1);
     scenario.renew();
     let limit = scenario.machine.timeouts().reattach;
     assert_eq!(scenario.machine.poll_timeout(), Some(scenario.now + limit));
@@ -200,8 +197,7 @@ fn a_reply_behind_the_bound_revives_no_claim() {
     let before = lease.claim();
     let created = scenario.proven_until();
     scenario.now += ms(2000);
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.reply(1, 4, ErrorCode::Ok, b"");
     scenario.now += ms(2000);
     scenario.renew();
@@ -246,8 +242,7 @@ fn a_young_connection_is_not_replaced() {
 #[test]
 fn watches_are_set_again_behind_a_planned_reconnect() {
     let mut scenario = Scenario::connected();
-    scenario.watch(WatchKind::Data, "/lock", 1);
-    scenario.flush();
+    scenario.send_watch(WatchKind::Data, "/lock", 1);
     scenario.reply(1, 4, ErrorCode::Ok, b"");
     scenario.now += ms(2000);
     scenario.renew();
@@ -262,8 +257,7 @@ fn watches_are_set_again_behind_a_planned_reconnect() {
 fn a_close_keeps_the_connection_that_was_to_be_replaced() {
     let mut scenario = Scenario::connected();
     scenario.now += ms(2000);
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.renew();
     scenario.machine.close(Some(5), scenario.now + ms(1000));
     assert_eq!(scenario.proven_until(), Instant::ZERO);
@@ -326,8 +320,7 @@ fn at_the_leader_a_write_counts_from_its_sending() {
     assert!(scenario.machine.is_at_leader());
 
     scenario.now += ms(2000);
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.now += ms(10);
     scenario.renew();
     assert!(!scenario.is_broken());

@@ -73,8 +73,7 @@ fn a_frame_shorter_than_a_reply_header_breaks_the_stream() {
             let config = config().with_max_reply_bytes(64);
             let mut scenario = Scenario::connected_with(config);
             scenario.machine.config.max_reply_bytes = limit;
-            scenario.get("/a", 1);
-            scenario.flush();
+            scenario.send_get("/a", 1);
             let mut frame = u32::try_from(len).unwrap().to_be_bytes().to_vec();
             // A reply to our request, as far as it goes.
             frame.extend_from_slice(&[&[0, 0, 0, 1][..], &[0; 12]].concat()[..len]);
@@ -168,8 +167,7 @@ fn replies_complete_requests_in_order() {
 fn a_reply_out_of_order_breaks_the_connection_and_completes_no_request() {
     let mut scenario = Scenario::connected();
     scenario.get("/a", 1);
-    scenario.get("/b", 2);
-    scenario.flush();
+    scenario.send_get("/b", 2);
     scenario.reply(2, 5, ErrorCode::Ok, b"");
     assert!(scenario.is_broken());
     assert_eq!(scenario.completions(), []);
@@ -191,8 +189,7 @@ fn a_reply_without_a_request_breaks_the_connection() {
 fn the_refusal_of_an_unknown_operation_may_overtake() {
     let mut scenario = Scenario::connected();
     scenario.get("/a", 1);
-    scenario.get("/b", 2);
-    scenario.flush();
+    scenario.send_get("/b", 2);
     scenario.reply(2, -1, ErrorCode::Unimplemented, b"");
     assert!(!scenario.is_broken());
     scenario.cut();
@@ -207,8 +204,7 @@ fn xids_wrap_to_one() {
     let mut scenario = Scenario::connected();
     scenario.machine.last_xid = i32::MAX - 1;
     scenario.get("/a", 1);
-    scenario.get("/b", 2);
-    scenario.flush();
+    scenario.send_get("/b", 2);
     assert_eq!(scenario.xids()[1..], [i32::MAX, 1]);
 }
 
@@ -219,8 +215,7 @@ fn a_reply_over_the_limit_fails_only_its_own_request() {
     let config = config().with_max_reply_bytes(100);
     let mut scenario = Scenario::connected_with(config);
     scenario.get("/big", 1);
-    scenario.get("/small", 2);
-    scenario.flush();
+    scenario.send_get("/small", 2);
     let mut input = BytesMut::new();
     for byte in [reply_frame(1, &[0; 1000]), reply_frame(2, b"")].concat() {
         input.put_u8(byte);
@@ -239,8 +234,7 @@ fn a_reply_over_the_limit_fails_only_its_own_request() {
 fn an_error_in_a_reply_over_the_limit_is_reported() {
     let config = config().with_max_reply_bytes(100);
     let mut scenario = Scenario::connected_with(config);
-    scenario.get("/big", 1);
-    scenario.flush();
+    scenario.send_get("/big", 1);
     scenario.reply(1, 5, ErrorCode::NoNode, &[0; 1000]);
     assert_eq!(scenario.completions(), [(1, Err((ErrorKind::NoNode, Outcome::NotApplied)))]);
 }
@@ -293,8 +287,7 @@ fn a_request_over_the_limit_is_refused_and_nothing_of_it_is_sent() {
     let config = config().with_max_request_bytes(64);
     let mut scenario = Scenario::connected_with(config);
     scenario.get(&format!("/{}", "x".repeat(64)), 1);
-    scenario.get("/a", 2);
-    scenario.flush();
+    scenario.send_get("/a", 2);
     assert_eq!(scenario.xids()[1..], [1]);
     assert_eq!(
         scenario.completions(),
@@ -351,16 +344,13 @@ fn a_full_queue_accepts_requests_that_clean_up() {
 #[test]
 fn the_last_zxid_is_taken_from_replies_only() {
     let mut scenario = Scenario::connected();
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.reply(1, 50, ErrorCode::Ok, b"");
     scenario.event(EventType::NodeDeleted, "/a");
     scenario.reply(xid::PING, 900, ErrorCode::Ok, b"");
-    scenario.get("/a", 2);
-    scenario.flush();
+    scenario.send_get("/a", 2);
     scenario.reply(2, -1, ErrorCode::Unimplemented, b"");
-    scenario.get("/a", 3);
-    scenario.flush();
+    scenario.send_get("/a", 3);
     scenario.reply(3, 0, ErrorCode::Ok, b"");
     assert_eq!(scenario.machine.last_zxid, 50);
 }
@@ -370,8 +360,7 @@ fn a_reply_as_long_as_the_limit_may_come_in_pieces() {
     for (over, expected) in [(0, Ok(5)), (1, Err((ErrorKind::ReplyTooLarge, Outcome::Unknown)))] {
         let config = config().with_max_reply_bytes(2000);
         let mut scenario = Scenario::connected_with(config);
-        scenario.get("/big", 1);
-        scenario.flush();
+        scenario.send_get("/big", 1);
         let before = scenario.machine.metrics().bytes_received;
         let bytes = reply_frame(1, &vec![0; 1984 + over]);
         // The first piece is exactly the header.
@@ -412,8 +401,7 @@ fn an_event_over_the_limit_ends_the_connection_and_says_why() {
 fn an_event_has_a_zxid_if_the_server_says_one() {
     for (zxid, expected) in [(-1, None), (0, None), (1, Some(1)), (99, Some(99))] {
         let mut scenario = Scenario::connected();
-        scenario.watch(WatchKind::Data, "/a", 1);
-        scenario.flush();
+        scenario.send_watch(WatchKind::Data, "/a", 1);
         scenario.reply(1, 50, ErrorCode::Ok, b"");
         while scenario.machine.poll_event().is_some() {}
         let mut body = Vec::new();
@@ -431,8 +419,7 @@ fn an_event_has_a_zxid_if_the_server_says_one() {
 #[test]
 fn a_request_may_be_expected_that_authentication_is_required() {
     let mut scenario = Scenario::connected();
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.reply(1, 0, ErrorCode::SessionClosedRequireSaslAuth, b"");
     assert_eq!(scenario.machine.ended(), Some(ErrorKind::AuthFailed));
     assert_eq!(scenario.completions().len(), 1);
@@ -507,8 +494,7 @@ fn long_replies_keep_no_more_than_64_times_their_parts() {
 fn frames_behind_a_large_frame_are_moved_out_of_its_buffer() {
     for (size, moved) in [(5000, false), (MAX_SHARED_INPUT / 2, true)] {
         let mut scenario = Scenario::connected();
-        scenario.get("/a", 1);
-        scenario.flush();
+        scenario.send_get("/a", 1);
         // As the driver reads it: a buffer that is just large enough.
         let frame = reply_frame(1, &vec![0; size - 20]);
         let mut input = BytesMut::with_capacity(size + 3);

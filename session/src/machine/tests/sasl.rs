@@ -91,8 +91,7 @@ fn nothing_goes_out_before_sasl_is_over() {
     scenario.connect();
     scenario.get("/handshaking", 2);
     scenario.accept(7, 6000);
-    scenario.get("/authenticating", 3);
-    scenario.flush();
+    scenario.send_get("/authenticating", 3);
     // The first word is empty, not missing; its xid comes behind those that were given away.
     assert_eq!(scenario.wire[1..], [(3, "Sasl(SaslRequest { token: 0 bytes })".to_owned())]);
     assert!(!scenario.machine.is_connected());
@@ -136,8 +135,7 @@ fn each_connection_begins_again_with_a_nonce_of_its_own_and_before_the_watches()
     let mut scenario = Scenario::greeted(bob());
     let first = scenario.challenge();
     scenario.prove();
-    scenario.watch(WatchKind::Data, "/w", 1);
-    scenario.flush();
+    scenario.send_watch(WatchKind::Data, "/w", 1);
     scenario.reply(3, 50, ErrorCode::Ok, b"");
     scenario.cut();
     scenario.get("/a", 2);

@@ -28,12 +28,10 @@ impl Scenario {
 #[test]
 fn a_server_that_is_no_longer_listed_is_left_without_losing_a_request() {
     let mut scenario = Scenario::connected();
-    scenario.get("/sent", 1);
-    scenario.flush();
+    scenario.send_get("/sent", 1);
     scenario.machine.update_server_list(&hosts(&["two", "three"]));
     assert!(!scenario.is_broken(), "not before the answer");
-    scenario.get("/queued", 2);
-    scenario.flush();
+    scenario.send_get("/queued", 2);
     assert_eq!(scenario.xids(), [0, 1], "nothing more goes to the old server");
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     assert!(scenario.is_broken());
@@ -48,8 +46,7 @@ fn a_server_that_is_no_longer_listed_is_left_without_losing_a_request() {
 #[test]
 fn a_close_is_not_held_up_by_a_move() {
     let mut scenario = Scenario::connected();
-    scenario.get("/sent", 1);
-    scenario.flush();
+    scenario.send_get("/sent", 1);
     scenario.machine.update_server_list(&hosts(&["two"]));
     scenario.close(9);
     scenario.flush();
@@ -90,8 +87,7 @@ fn the_session_of_a_read_only_server_is_left_with_it() {
     scenario.accept_read_only(77);
     let local = scenario.machine.lease().unwrap().clone();
     assert_eq!(scenario.states(), [ConnectionState::ReadOnly]);
-    scenario.watch(WatchKind::Data, "/a", 1);
-    scenario.flush();
+    scenario.send_watch(WatchKind::Data, "/a", 1);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     scenario.cut();
     scenario.connect();
@@ -185,11 +181,9 @@ fn a_session_that_was_handed_in_and_has_ended_is_lost() {
 #[test]
 fn a_request_without_an_answer_in_time_fails_alone() {
     let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(500)));
-    scenario.get("/slow", 1);
-    scenario.flush();
+    scenario.send_get("/slow", 1);
     scenario.now += ms(400);
-    scenario.get("/fast", 2);
-    scenario.flush();
+    scenario.send_get("/fast", 2);
     assert_eq!(scenario.machine.poll_timeout(), Some(scenario.now + ms(100)));
     scenario.wait(ms(100));
     assert_eq!(scenario.completions(), [(1, Err((ErrorKind::OperationTimeout, Outcome::Unknown)))]);
@@ -260,8 +254,7 @@ fn more_bytes_than_allowed_are_refused_unless_alone() {
     scenario.resume();
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     scenario.get("/a", 3);
-    scenario.get("/b", 4);
-    scenario.flush();
+    scenario.send_get("/b", 4);
     assert_eq!(scenario.completions(), [(1, Ok(5))]);
     assert_eq!(scenario.machine.metrics().pending_bytes, 2 * 19);
 }
@@ -338,8 +331,7 @@ fn sessions_and_requests_are_counted() {
     let mut scenario = Scenario::connected();
     scenario.get("/a", 1);
     scenario.get("/b", 2);
-    scenario.get(&"/x".repeat(1 << 20), 3);
-    scenario.flush();
+    scenario.send_get(&"/x".repeat(1 << 20), 3);
     scenario.now += ms(3);
     scenario.reply(1, 5, ErrorCode::Ok, b"12345678");
     scenario.event(EventType::NodeCreated, "/x");
@@ -363,8 +355,7 @@ fn sessions_and_requests_are_counted() {
 #[test]
 fn a_server_that_may_be_behind_is_named_as_such() {
     let mut scenario = Scenario::connected();
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.reply(1, 0x99, ErrorCode::Ok, b"");
     scenario.cut();
     scenario.connect();
@@ -379,8 +370,7 @@ fn a_server_that_may_be_behind_is_named_as_such() {
 #[test]
 fn an_heir_asks_for_the_timeout_that_the_session_was_made_with() {
     let mut scenario = Scenario::connected();
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.reply(1, 9, ErrorCode::Ok, b"");
     let token = scenario.machine.session_token().unwrap();
     assert_eq!(token.session_timeout(), Some(ms(6000)));
@@ -427,8 +417,7 @@ impl Scenario {
 fn a_client_ahead_of_every_server_reports_it_and_continues_with_a_new_session() {
     let list = Config::new("one:1,two:1,three:1").unwrap().with_session_timeout(ms(6000));
     let mut scenario = Scenario::connected_with(list);
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.reply(1, 0x99, ErrorCode::Ok, b"");
     scenario.cut();
     scenario.completions();
@@ -454,8 +443,7 @@ fn a_client_ahead_of_every_server_reports_it_and_continues_with_a_new_session() 
 #[test]
 fn a_server_that_fails_otherwise_or_answers_is_not_behind() {
     let mut scenario = Scenario::connected();
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.reply(1, 0x99, ErrorCode::Ok, b"");
     scenario.cut();
     scenario.closed_silently_by("one");

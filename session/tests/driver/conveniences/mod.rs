@@ -1,27 +1,20 @@
 //! Methods that send several requests: each request, each race with another client, and each lost reply.
 
-use docent_protocol::reply::{GetChildrenReply, PathReply};
-use docent_protocol::{CreateMode, Encode, ErrorCode, EventType, OpCode, Stat, xid};
-use docent_session::{
-    Client, CreateOptions, Error, ErrorKind, Outcome,
-    retry::{RetryForever, RetryNTimes, RetryPolicy, Verdict},
-};
+use Answer::{Children, Created, Empty, Fails};
+use docent_session::retry::{RetryForever, RetryNTimes, RetryPolicy, Verdict};
 use tokio::task::JoinHandle;
 
+use super::*;
 use crate::support::*;
-
 mod create;
 mod delete_recursive;
 mod retry;
 mod wait;
-
 type Refusal = (ErrorKind, Outcome);
-
 fn refusal<R: std::fmt::Debug>(result: Result<R, Error>) -> Refusal {
     let error = result.unwrap_err();
     (error.kind(), error.outcome())
 }
-
 /// Runs a call of the client beside the test. This also proves that its future can be sent to another thread.
 fn run<R, F>(client: &Client, call: impl FnOnce(Client) -> F) -> JoinHandle<R>
 where
@@ -30,11 +23,9 @@ where
 {
     tokio::spawn(call(client.clone()))
 }
-
 async fn result<R>(what: &str, call: JoinHandle<R>) -> R {
     soon(what, call).await.unwrap()
 }
-
 /// The reply to a request.
 #[derive(Clone, Copy)]
 enum Answer<'a> {
@@ -44,8 +35,6 @@ enum Answer<'a> {
     Empty,
     Fails(ErrorCode),
 }
-
-use Answer::{Children, Created, Empty, Fails};
 
 impl Conn {
     /// The next request, which must be `op` of `path`.
@@ -116,6 +105,7 @@ async fn methods_that_only_read_work_on_a_read_only_server() {
     assert_eq!(refusal(write.await), read_only);
 }
 
+// Case (Caches): an expected error, of a call that sends several requests too.
 #[tokio::test(start_paused = true)]
 async fn one_kind_of_error_is_allowed_and_no_other() {
     let (client, mut conn, _net) = connected().await;
@@ -140,6 +130,8 @@ async fn one_kind_of_error_is_allowed_and_no_other() {
     assert_eq!(soon("invalid", invalid).await.unwrap(), None);
     assert!(soon("four", watch).await.unwrap().is_none());
     assert_eq!(client.metrics().watches, 0);
+    let several = client.delete_recursive("/").allow(ErrorKind::BadArguments);
+    assert_eq!(soon("several", several).await.unwrap(), None);
 }
 
 #[tokio::test(start_paused = true)]

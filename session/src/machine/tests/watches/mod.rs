@@ -220,8 +220,7 @@ fn a_watch_is_there_once_its_reply_is() {
     let mut scenario = Scenario::connected();
     scenario.watch(WatchKind::Data, "/a", 1);
     scenario.watch(WatchKind::Data, "/missing", 2);
-    scenario.watch(WatchKind::Exist, "/missing", 3);
-    scenario.flush();
+    scenario.send_watch(WatchKind::Exist, "/missing", 3);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     scenario.reply(2, 5, ErrorCode::NoNode, b"");
     scenario.reply(3, 5, ErrorCode::NoNode, b"");
@@ -253,8 +252,7 @@ fn a_reconnect_sets_credentials_and_watches_before_anything_else() {
     scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
     scenario.watch(WatchKind::Data, "/d", 1);
     scenario.watch(WatchKind::Exist, "/e", 2);
-    scenario.watch(WatchKind::Child, "/c", 3);
-    scenario.flush();
+    scenario.send_watch(WatchKind::Child, "/c", 3);
     for (xid, err) in [(1, ErrorCode::Ok), (2, ErrorCode::NoNode), (3, ErrorCode::Ok)] {
         scenario.reply(xid, 77, err, b"");
     }

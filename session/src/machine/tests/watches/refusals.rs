@@ -103,8 +103,7 @@ fn watches_that_could_not_be_set_again_are_set_on_the_next_server() {
     scenario.get("/x", 2);
     scenario.answer();
     scenario.wire.clear();
-    scenario.get("/x", 3);
-    scenario.flush();
+    scenario.send_get("/x", 3);
     scenario.reply_to_last(70, ErrorCode::Ok);
     let sent = scenario.reconnect();
     assert!(sent[0].contains("relative_zxid: 50,"), "{sent:?}");
@@ -348,8 +347,7 @@ fn a_persistent_watch_is_set_again_from_when_it_was_lost() {
     scenario.answer();
     scenario.reconnect();
     scenario.reply(xid::SET_WATCHES, 60, ErrorCode::ThrottledOp, b"");
-    scenario.get("/x", 2);
-    scenario.flush();
+    scenario.send_get("/x", 2);
     scenario.reply_to_last(70, ErrorCode::Ok);
     scenario.wire.clear();
     scenario.wait(ms(100));
