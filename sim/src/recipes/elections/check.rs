@@ -8,7 +8,6 @@ use std::{
 };
 
 use docent::{LeaderLatch, LeaderSelector, Leadership};
-use docent_testing::server::Version;
 
 use super::queues::Queues;
 use crate::{
@@ -283,8 +282,9 @@ fn check_leadership(
         open.over = (open.epoch, now);
         open.missing_since = None;
         // A selector gives its leadership up behind its term.
-        // A request that the servers do not know costs the connection.
-        let costs = open.ends_with_connection && core.servers.version < Version::V3_6;
+        // The end of the connection has a cause of its own.
+        let is_connected = client.state().get().is_some_and(|state| state.is_connected());
+        let costs = open.ends_with_connection && !is_connected;
         let is_wanted = !costs && matches!(open.object, Object::Latch(_))
             || !costs && open.watching.is_some_and(|(epoch, _)| epoch == open.epoch);
         let (of, paths) = ((pid, client), [open.path.as_str()]);
