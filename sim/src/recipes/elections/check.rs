@@ -285,8 +285,8 @@ fn check_leadership(
         // The end of the connection has a cause of its own.
         let is_connected = client.state().get().is_some_and(|state| state.is_connected());
         let costs = open.ends_with_connection && !is_connected;
-        let is_wanted = !costs && matches!(open.object, Object::Latch(_))
-            || !costs && open.watching.is_some_and(|(epoch, _)| epoch == open.epoch);
+        let is_in_term = || open.watching.is_some_and(|(epoch, _)| epoch == open.epoch);
+        let is_wanted = !costs && (matches!(open.object, Object::Latch(_)) || is_in_term());
         let (of, paths) = ((pid, client), [open.path.as_str()]);
         if is_wanted && causes::of_end(&core, now, of, open.session, paths).is_none() {
             wrong("has lost its leadership without a cause");
