@@ -109,18 +109,20 @@ async fn waiters_whose_mutex_node_is_deleted_do_not_wait_for_each_other(fixture:
     let held = semaphore.acquire().await.unwrap();
     let acquire = || {
         let semaphore = semaphore.clone();
-        tokio::spawn(async move { semaphore.acquire().await })
+        tokio::spawn(async move { semaphore.acquire().await?.release().await })
     };
     let waiting = acquire();
-    fixture.leases(2).await;
-    let locks = format!("{}/locks", fixture.path);
+    let before = fixture.leases(2).await;
+    let (leases, locks) = (format!("{}/leases", fixture.path), format!("{}/locks", fixture.path));
     let nodes = client.get_children(&locks).await.unwrap();
     client.delete(&format!("{locks}/{}", nodes.iter().next().unwrap()), None).await.unwrap();
     let behind = acquire();
-    fixture.leases(3).await;
+    eventually("the lease node behind", async || {
+        let now = client.get_children(&leases).await.unwrap();
+        now.iter().any(|name| !before.iter().any(|known| *known == name)).then_some(())
+    })
+    .await;
     held.release().await.unwrap();
-    let first = within_deadline("the first waiter", waiting).await.unwrap().unwrap();
-    assert!(!behind.is_finished());
-    first.release().await.unwrap();
+    drop(within_deadline("the first waiter", waiting).await.unwrap().unwrap());
     drop(within_deadline("the waiter behind", behind).await.unwrap().unwrap());
 }

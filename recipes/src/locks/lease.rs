@@ -209,14 +209,11 @@ impl Semaphore {
             if !names.contains(&ours.name()) || !lock.is_held() {
                 return Err(error::own_node_missing(ours.name()).into());
             }
+            if self.has_lost_mutex(lock, ours, &names, deadline).await? {
+                return Err(error::own_node_missing(ours.name()).into());
+            }
             // Other children are no leases (N7 in `docs/CURATOR.md`).
-            // Nodes behind ours do not count. There are some if another client has deleted the node of our mutex: their
-            // waiters and this one would wait for each other for ever.
-            let own = sequence_of(ours.name(), LEASE_BASE_NAME);
-            let is_lease = |name: &&&str| {
-                let sequence = sequence_of(name, LEASE_BASE_NAME);
-                sequence.is_some() && sequence <= own
-            };
+            let is_lease = |name: &&&str| sequence_of(name, LEASE_BASE_NAME).is_some();
             let leases = names.iter().filter(is_lease).count();
             if leases <= self.max_leases() + usize::from(planted::is("one-lease-too-many")) {
                 if claim.is_valid(self.client.now()) {
@@ -242,6 +239,25 @@ impl Semaphore {
             // After the deadline they are counted once more.
             deadline.wait_for(select(woken, lock.ended())).await;
         }
+    }
+
+    /// Whether another client has deleted the node by which a waiter holds the mutex. The next waiter has a lease node then,
+    /// behind ours, and both would wait for each other for ever. Only such a node, which may also be of a client that makes its
+    /// nodes without the mutex, costs a request: exists (3).
+    async fn has_lost_mutex(
+        &self,
+        lock: &LockGuard,
+        ours: &OurNode<'_>,
+        names: &[&str],
+        deadline: &Deadline<'_>,
+    ) -> Result<bool, Ended> {
+        let sequence = |name| sequence_of(name, LEASE_BASE_NAME);
+        if !names.iter().any(|name| sequence(name) > sequence(ours.name())) {
+            return Ok(false);
+        }
+        let look = || self.client.exists(lock.path());
+        let found = deadline.bound(self.client.retry_idempotent(self.policy(), look)).await?;
+        Ok(found.is_none())
     }
 
     pub(super) fn any_held(&self) -> bool {

@@ -8,7 +8,6 @@ use std::{
 };
 
 use docent::{LeaderLatch, LeaderSelector, Leadership};
-use docent_testing::server::Version;
 
 use super::queues::Queues;
 use crate::{
@@ -283,10 +282,11 @@ fn check_leadership(
         open.over = (open.epoch, now);
         open.missing_since = None;
         // A selector gives its leadership up behind its term.
-        // A request that the servers do not know costs the connection.
-        let costs = open.ends_with_connection && core.servers.version < Version::V3_6;
-        let is_wanted = !costs && matches!(open.object, Object::Latch(_))
-            || !costs && open.watching.is_some_and(|(epoch, _)| epoch == open.epoch);
+        // The end of the connection has a cause of its own.
+        let is_connected = client.state().get().is_some_and(|state| state.is_connected());
+        let costs = open.ends_with_connection && !is_connected;
+        let is_in_term = || open.watching.is_some_and(|(epoch, _)| epoch == open.epoch);
+        let is_wanted = !costs && (matches!(open.object, Object::Latch(_)) || is_in_term());
         let (of, paths) = ((pid, client), [open.path.as_str()]);
         if is_wanted && causes::of_end(&core, now, of, open.session, paths).is_none() {
             wrong("has lost its leadership without a cause");

@@ -153,10 +153,6 @@ pub(super) fn believe(
             found.violation(format!("{} p{pid}.{worker}: {wrong}", part.lock));
         }
     }
-    if !is_unasked && !guard.is_held() {
-        let text = format!("p{pid}.{worker}: {} is granted and lost at once", guard.path());
-        found.violation(text);
-    }
     let is_reader = parts.iter().any(|part| part.mode == Mode::Shared);
     let belief = Belief {
         pid,

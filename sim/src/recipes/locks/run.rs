@@ -136,7 +136,13 @@ async fn acquire(
     let parts = name.parts().into_iter().cycle().take(name.parts().len() * quantity.max(1));
     let _waiting = waits::begin(&worker.world, worker.pid, parts.collect());
     let acquire = acquire_within(object, name, owner, wait, quantity);
-    worker.limited("an acquire", wait, acquire).await
+    let acquired = worker.limited("an acquire", wait, acquire).await;
+    if let Ok(Some(guards)) = &acquired
+        && let Some(lost) = guards.iter().find(|guard| !guard.is_held())
+    {
+        worker.violation(&format!("{} is granted and lost at once", lost.path()));
+    }
+    acquired
 }
 
 async fn acquire_within(
