@@ -123,6 +123,6 @@ async fn waiters_whose_mutex_node_is_deleted_do_not_wait_for_each_other(fixture:
     })
     .await;
     held.release().await.unwrap();
-    drop(within_deadline("the first waiter", waiting).await.unwrap().unwrap());
-    drop(within_deadline("the waiter behind", behind).await.unwrap().unwrap());
+    within_deadline("the first waiter", waiting).await.unwrap().unwrap();
+    within_deadline("the waiter behind", behind).await.unwrap().unwrap();
 }
