@@ -185,9 +185,9 @@ impl<T, W> Requests<T, W> {
     /// Appends the request of an encoded frame.
     #[inline]
     pub(super) fn push(&mut self, xid: i32, size: usize, token: Option<T>, effect: Effect<W>) {
-        // The length of a frame has 32 bits.
-        let size = u32::try_from(size).unwrap_or(u32::MAX);
-        self.pending_bytes += size as usize;
+        self.pending_bytes += size;
+        // Nothing is lost: the codec refuses a frame whose length needs more than 31 bits.
+        let size = size as u32;
         let (expires, deadline) = (NEVER, NEVER);
         self.pending.push_back(Pending { xid, size, token, effect, expires, deadline });
     }
