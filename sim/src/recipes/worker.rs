@@ -121,13 +121,11 @@ impl Worker {
     }
 
     /// Writes a fencing token to a register, while the node that guards the write exists; creates the register if it is
-    /// missing. `guard` has the paths of the nodes, and `guarded` begins a transaction with the checks of these `guards`
-    /// nodes.
+    /// missing. `guard` has the paths of the nodes, and `guarded` begins a transaction with their checks.
     pub(super) async fn write_guarded<'a>(
         &self,
         (register, guard, token): (&str, &str, i64),
         is_ordered: bool,
-        guards: usize,
         guarded: impl Fn() -> Result<Transaction<'a>, Error>,
     ) {
         self.world.check::<GuardedWrites>().begin(register, guard, is_ordered);
@@ -139,9 +137,8 @@ impl Worker {
             };
             match transaction.set_data(register, data.as_bytes(), None).commit().await {
                 Ok(_) => return self.say(format!("has written {register}: {token}")),
-                Err(error)
-                    if error.kind() == ErrorKind::NoNode && error.index() == Some(guards) =>
-                {
+                // The register is missing, or a node that guards the write: then the next attempt fails too.
+                Err(error) if error.kind() == ErrorKind::NoNode => {
                     let created = self.client.create(register, b"", CreateMode::Persistent).await;
                     if let Err(error) = created {
                         self.say(format!("creates {register}: {error}"));

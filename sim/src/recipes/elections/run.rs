@@ -277,6 +277,6 @@ async fn leads(worker: &Worker, step: &LeadStep, id: &str, leadership: &Leadersh
     let register = format!("/register-of{}", paths(step).1.replace('/', "-"));
     for _ in 0..step.writes {
         let written = (&*register, leadership.path(), token);
-        worker.write_guarded(written, true, 1, || leadership.guarded()).await;
+        worker.write_guarded(written, true, || leadership.guarded()).await;
     }
 }

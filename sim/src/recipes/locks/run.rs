@@ -246,10 +246,9 @@ async fn write(worker: &Worker, held: &Held, register: &str, is_ordered: bool) {
         Err(error) => return worker.say(format!("has no token: {error}")),
     };
     judge_token(worker, held, token);
-    let guards = guard.paths().count();
     let paths = guard.paths().collect::<Vec<_>>().join(" ");
     let written = (register, &*paths, token);
-    worker.write_guarded(written, is_ordered, guards, || guard.guarded()).await;
+    worker.write_guarded(written, is_ordered, || guard.guarded()).await;
 }
 
 /// Waits until the loss of a hold is noticed.
