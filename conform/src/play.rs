@@ -116,7 +116,7 @@ impl<'a> Player<'a> {
 
     fn control(&mut self, step: &Step, words: &[String]) -> Result<(), Ended> {
         let label = step.label.as_str();
-        let (verb, arguments) = words.split_first().ok_or("no verb".to_owned())?;
+        let (verb, arguments) = words.split_first().ok_or_else(|| "no verb".to_owned())?;
         match verb.as_str() {
             "open" => self.open(label, arguments),
             "connect" => {
@@ -266,7 +266,7 @@ impl<'a> Player<'a> {
             [within, time, rest @ ..] if within == "within" => (duration(time)?, rest),
             _ => (self.patience, words),
         };
-        let kind = words.first().ok_or("nothing is expected".to_owned())?;
+        let kind = words.first().ok_or_else(|| "nothing is expected".to_owned())?;
         let until = Instant::now() + if kind == "nothing" { SILENCE } else { patience };
         let oldest = self.connected(label)?.pending.front().map(|(xid, _)| *xid);
         let received = self.receive(label, until, kind == "text")?;
@@ -290,7 +290,7 @@ impl<'a> Player<'a> {
 
     /// Asks again and again, until a reply is as expected: `until TIME REQUEST = REPLY`.
     fn until(&mut self, step: &Step, arguments: &[String]) -> Result<(), Ended> {
-        let (time, rest) = arguments.split_first().ok_or("no time".to_owned())?;
+        let (time, rest) = arguments.split_first().ok_or_else(|| "no time".to_owned())?;
         let end = Instant::now() + duration(time)?;
         let (request, reply) = halves(rest)?;
         loop {
@@ -353,11 +353,12 @@ impl<'a> Player<'a> {
         if value == "*" {
             return Ok(true);
         }
-        if let (Some(variable), "=") = (value.strip_prefix('$'), relation) {
-            if !variable.contains('+') && !self.values.is_bound(variable) {
-                self.values.set(variable, actual.clone());
-                return Ok(true);
-            }
+        if let (Some(variable), "=") = (value.strip_prefix('$'), relation)
+            && !variable.contains('+')
+            && !self.values.is_bound(variable)
+        {
+            self.values.set(variable, actual.clone());
+            return Ok(true);
         }
         for alternative in value.split('|') {
             let value = if name.ends_with("children") {

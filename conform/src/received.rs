@@ -46,7 +46,8 @@ impl Received {
             Ok(HandshakeReply::Response(response)) => {
                 let kind = if response.is_refused() { "refused" } else { "connected" };
                 let mut received = Self::bare(kind);
-                let read_only = response.read_only.map_or("none".to_owned(), |it| it.to_string());
+                let read_only =
+                    response.read_only.map_or_else(|| "none".to_owned(), |it| it.to_string());
                 received.set("protocolVersion", response.protocol_version);
                 received.set("timeOut", response.time_out);
                 received.set("id", response.session_id);
@@ -190,7 +191,7 @@ fn name_of(err: ErrorCode) -> String {
 
 fn text_of(value: &Value<'_>) -> String {
     let buffer = |bytes: Option<&[u8]>| {
-        bytes.map_or("null".to_owned(), |bytes| String::from_utf8_lossy(bytes).into_owned())
+        bytes.map_or_else(|| "null".to_owned(), |bytes| String::from_utf8_lossy(bytes).into_owned())
     };
     let list = |mut texts: Vec<String>| match texts.is_empty() {
         true => "empty".to_owned(),
