@@ -197,6 +197,23 @@ fn every_difference_has_its_reason() {
     }
 }
 
+/// The scenarios of an area share the real server, and run at once.
+#[test]
+fn no_two_scenarios_share_a_node() {
+    for area in AREAS {
+        let mut owners = BTreeMap::new();
+        let shared = files(area.directory).into_iter().map(Scenario::read);
+        for scenario in shared.filter(|scenario| scenario.head("server").next().is_none()) {
+            let words = scenario.script.iter().flat_map(|(_, step)| step.split([' ', ':', '=']));
+            let paths = words.filter_map(|word| word.strip_prefix('/')?.split('/').next());
+            for root in paths.filter(|root| !root.is_empty()) {
+                let owner = owners.entry(root.to_owned()).or_insert_with(|| scenario.title.clone());
+                assert_eq!(*owner, scenario.title, "both use /{root}");
+            }
+        }
+    }
+}
+
 /// The text above the first table.
 const INTRODUCTION: &str = "
 Each scenario was recorded from Curator behind a proxy, and docent plays it: the test compares the frames client by client, and
