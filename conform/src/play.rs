@@ -342,13 +342,7 @@ impl<'a> Player<'a> {
 
     /// Whether a field is as `name=value` says.
     fn holds(&mut self, received: &Received, word: &str) -> Result<bool, String> {
-        let at =
-            word.find(['=', '!', '<', '>', '~']).ok_or_else(|| format!("{word}: no relation"))?;
-        let (name, rest) = word.split_at(at);
-        let relation =
-            ["!=", "<=", ">=", "=", "<", ">", "~"].into_iter().find(|it| rest.starts_with(it));
-        let relation = relation.ok_or_else(|| format!("{word}: no relation"))?;
-        let value = rest.get(relation.len()..).unwrap_or_default();
+        let (name, relation, value) = parts(word).ok_or_else(|| format!("{word}: no relation"))?;
         let Some(actual) = received.fields.get(name) else { return Ok(false) };
         if value == "*" {
             return Ok(true);
@@ -377,20 +371,23 @@ impl<'a> Player<'a> {
 
     /// The words with the values of their variables.
     fn expanded(&self, words: &[String]) -> String {
-        let expand = |word: &String| {
-            let at = word
-                .find(['$', '~'])
-                .filter(|at| *at == 0 || word.as_bytes().get(at - 1) != Some(&b'~'));
-            let Some((head, tail)) = at.and_then(|at| word.split_at_checked(at)) else {
-                return word.clone();
-            };
-            match self.values.expand(tail) {
-                Ok(value) => format!("{head}{value}"),
-                Err(_) => word.clone(),
-            }
+        let value = |word: &str| self.values.expand(word).unwrap_or_else(|_| word.to_owned());
+        let expand = |word: &String| match parts(word) {
+            Some((name, relation, of)) => format!("{name}{relation}{}", value(of)),
+            None => value(word),
         };
         words.iter().map(expand).collect::<Vec<_>>().join(" ")
     }
+}
+
+const RELATIONS: [&str; 7] = ["!=", "<=", ">=", "=", "<", ">", "~"];
+
+/// The name, the relation and the value of `name=value`. A word that begins with `~` is a path.
+fn parts(word: &str) -> Option<(&str, &str, &str)> {
+    let at = word.find(['=', '!', '<', '>', '~']).filter(|at| *at > 0)?;
+    let (name, rest) = word.split_at(at);
+    let relation = RELATIONS.into_iter().find(|relation| rest.starts_with(relation))?;
+    Some((name, relation, rest.get(relation.len()..)?))
 }
 
 /// Whether a relation holds between texts, or numbers.

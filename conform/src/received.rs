@@ -136,23 +136,7 @@ impl Received {
         for (name, value) in fields {
             let name = format!("{prefix}{name}");
             match value {
-                Value::Stat(stat) => {
-                    for (field, number) in [
-                        ("czxid", stat.czxid),
-                        ("mzxid", stat.mzxid),
-                        ("ctime", stat.ctime),
-                        ("mtime", stat.mtime),
-                        ("version", stat.version.into()),
-                        ("cversion", stat.cversion.into()),
-                        ("aversion", stat.aversion.into()),
-                        ("ephemeralOwner", stat.ephemeral_owner),
-                        ("dataLength", stat.data_length.into()),
-                        ("numChildren", stat.num_children.into()),
-                        ("pzxid", stat.pzxid),
-                    ] {
-                        self.set(&format!("{prefix}{field}"), number);
-                    }
-                }
+                Value::Stat(stat) => self.record(prefix, &stat.fields()),
                 value => self.set(&name, text_of(value)),
             }
         }

@@ -1,6 +1,11 @@
 //! A node's metadata.
 
-use crate::macros::record;
+use alloc::vec::Vec;
+
+use crate::{
+    fields::{Field, Record},
+    macros::record,
+};
 
 record! {
     /// A node's metadata. 68 bytes on the wire.
@@ -31,5 +36,13 @@ record! {
         pub num_children: i32 = "numChildren",
         /// The zxid of the last creation or deletion of a child.
         pub pzxid: i64 = "pzxid",
+    }
+}
+
+impl Stat {
+    /// Its fields, in the order of the wire.
+    #[must_use]
+    pub fn fields(&self) -> Vec<Field<'_>> {
+        Record::fields(self)
     }
 }

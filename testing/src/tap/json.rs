@@ -8,7 +8,7 @@
 
 use std::fmt::Write as _;
 
-use docent_protocol::EscapedJson;
+use docent_protocol::{EscapedJson, fields};
 
 use super::{
     record::{Field, Record, Side, Value, What},
@@ -129,17 +129,15 @@ fn value(value: &Value) -> String {
         Value::List(items) => array(items.iter().map(|item| quoted(item))),
         Value::Stat(stat) => {
             let mut out = Object::new();
-            out.number("czxid", stat.czxid);
-            out.number("mzxid", stat.mzxid);
-            out.number("ctime", stat.ctime);
-            out.number("mtime", stat.mtime);
-            out.number("version", stat.version);
-            out.number("cversion", stat.cversion);
-            out.number("aversion", stat.aversion);
-            out.string("ephemeralOwner", &format!("{:#x}", stat.ephemeral_owner));
-            out.number("dataLength", stat.data_length);
-            out.number("numChildren", stat.num_children);
-            out.number("pzxid", stat.pzxid);
+            for (name, value) in stat.fields() {
+                match value {
+                    fields::Value::Int(owner) if name == "ephemeralOwner" => {
+                        out.string(name, &format!("{owner:#x}"));
+                    }
+                    fields::Value::Int(number) => out.number(name, number),
+                    _ => {}
+                }
+            }
             out.end()
         }
         Value::Multi(items) => array(items.iter().map(|(name, number, fields)| {
