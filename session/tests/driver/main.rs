@@ -54,13 +54,9 @@ use docent_session::{
 };
 use docent_testing::TestingServer;
 use std::{
-    fmt,
     net::Ipv4Addr,
-    pin::{Pin, pin},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    pin::pin,
+    sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
 };
 use tokio::{

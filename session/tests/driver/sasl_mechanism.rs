@@ -5,7 +5,11 @@ use docent_session::{
     sasl::{SaslAction, SaslContext, SaslCredential, SaslError, SaslExchange, SaslMechanism},
 };
 use docent_testing::server;
-use std::sync::Condvar;
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{Condvar, atomic::AtomicUsize},
+};
 use tokio::runtime::Handle;
 
 use super::*;

@@ -1,7 +1,7 @@
 //! Watchers and connection states as streams of `futures-core`.
 
 use futures_core::{FusedStream, Stream};
-use std::future::poll_fn;
+use std::{future::poll_fn, pin::Pin};
 
 use super::*;
 use crate::support::*;
