@@ -34,7 +34,7 @@ const OPEN: Field = ("acl", Acl, "world:anyone:31");
 const FLAGS: Field = ("flags", Int, "0");
 const VERSION: Field = ("version", Int, "-1");
 const WATCH: Field = ("watch", Bool, "false");
-const CREATE: &[Field] = &[PATH, DATA, FLAGS, OPEN];
+const CREATE: &[Field] = &[PATH, DATA, OPEN, FLAGS];
 const READ: &[Field] = &[PATH, WATCH];
 const WATCHES: [Field; 4] = [
     ("zxid", Long, "0"),
@@ -71,7 +71,7 @@ const OPERATIONS: &[(&str, OpCode, &[Field])] = &[
     ),
     ("checkWatches", OpCode::CheckWatches, &[PATH, ("type", Int, "3")]),
     ("removeWatches", OpCode::RemoveWatches, &[PATH, ("type", Int, "3")]),
-    ("createContainer", OpCode::CreateContainer, &[PATH, DATA, ("flags", Int, "4"), OPEN]),
+    ("createContainer", OpCode::CreateContainer, &[PATH, DATA, OPEN, ("flags", Int, "4")]),
     ("deleteContainer", OpCode::DeleteContainer, &[PATH]),
     (
         "createTTL",
@@ -103,9 +103,6 @@ const OPERATIONS: &[(&str, OpCode, &[Field])] = &[
 
 /// The order of the fields on the wire, where it is another than that of a script.
 const WIRE_ORDER: &[(OpCode, &[&str])] = &[
-    (OpCode::Create, &["path", "data", "acl", "flags"]),
-    (OpCode::Create2, &["path", "data", "acl", "flags"]),
-    (OpCode::CreateContainer, &["path", "data", "acl", "flags"]),
     (OpCode::CreateTtl, &["path", "data", "acl", "flags", "ttl"]),
     (OpCode::Auth, &["type", "scheme", "auth"]),
 ];

@@ -234,9 +234,12 @@ fn simulate<'a>(copy: &Path, faults: &[&'a Fault], seeds: u64) -> Result<Vec<&'a
         match said.lines().find(|line| line.starts_with("seed ")) {
             Some(line) => println!("{:<40} {line}", fault.name),
             None if ran.status.success() => {
-                missed.lock().unwrap_or_else(PoisonError::into_inner).push(fault)
+                missed.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
             }
-            None => println!("{:<40} the simulator ended: {}", fault.name, ran.status),
+            None => {
+                let why = String::from_utf8_lossy(&ran.stderr);
+                return Err(format!("{}: {}: {}", fault.name, ran.status, why.trim()).into());
+            }
         }
         Ok(())
     })?;

@@ -41,7 +41,7 @@ usage: cargo xtask COMMAND
                             core (hours); installs cargo-mutants; exceptions in .cargo/mutants.toml
   faults [--seeds N] [--no-tests] [NAME...]
                             plant each fault of sim/faults into a copy, and count which the simulator
-                            and the tests find (an hour)
+                            and the tests find (hours)
   sim [OPTIONS]             simulate clients, servers and faults in virtual time (docs/SIMULATION.md);
                             without options seeds 1..2000; --help lists the options
   chaos [--minutes N] [--seed S] [--members 3|5] [--report DIR] [--plan]
