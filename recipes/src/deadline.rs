@@ -12,7 +12,7 @@ use std::{
 use docent_session::{Client, Error, ErrorKind, Outcome, runtime::Instant};
 use tracing::debug;
 
-use crate::{error, planted, timer};
+use crate::{error, timer};
 
 /// How long the steps in progress at the deadline may go on, all together.
 pub(crate) const STEP_GRACE: Duration = Duration::from_secs(1);
@@ -160,7 +160,8 @@ impl<'a> Deadline<'a> {
     pub(crate) async fn wait_for(&self, event: impl Future) {
         match self.remaining() {
             // A wait that lasts half a minute longer.
-            Some(left) if planted::is("wait-beyond-limit") => {
+            #[cfg(docent_sim)]
+            Some(left) if crate::planted::is("wait-beyond-limit") => {
                 timer::timeout(self.client, left + Duration::from_secs(30), event).await;
             }
             None => {

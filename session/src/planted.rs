@@ -1,7 +1,8 @@
 //! Faults that the simulator plants, to prove that its checks find them: docs/SIMULATION.md.
 //!
 //! Only `--cfg docent_sim` makes it possible to plant one. Without it, the questions below are constants, and the
-//! compiler removes the faults.
+//! compiler removes the faults. A fault that waits has `#[cfg(docent_sim)]` in front: a wait that is never reached would
+//! make the future larger all the same.
 
 #[cfg(docent_sim)]
 pub use enabled::{is, one_in, plant};

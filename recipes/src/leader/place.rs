@@ -196,6 +196,7 @@ impl<'a> Place<'a> {
             is_new
         });
         select(watcher.next(), self.connection.next()).await;
+        #[cfg(docent_sim)]
         if planted::is("leads-late") {
             crate::timer::sleep(&self.election.task.client, std::time::Duration::from_secs(19))
                 .await;
