@@ -234,8 +234,10 @@ impl LeaderLatch {
     #[must_use]
     pub fn our_path(&self) -> Option<String> {
         let status = self.inner.status.borrow();
-        let ahead = status.node_ahead.clone().filter(|_| planted::is("path-of-node-ahead"));
-        ahead.or_else(|| status.path.clone())
+        if planted::is("path-of-node-ahead") && status.node_ahead.is_some() {
+            return status.node_ahead.clone();
+        }
+        status.path.clone()
     }
 
     /// The path of the node whose deletion this participant waits for: that of the participant before it in the queue.
