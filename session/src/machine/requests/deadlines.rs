@@ -88,8 +88,13 @@ impl<T, W> Requests<T, W> {
         let first = self.pending.front()?.xid;
         let from_first =
             |xid: i32| xid.wrapping_sub(first).wrapping_add(if xid < first { i32::MAX } else { 0 });
-        let index = self.pending.partition_point(|other| from_first(other.xid) < from_first(xid));
-        self.pending.get(index).filter(|other| other.xid == xid).map(|_| index)
+        let is_at = |index: &usize| self.pending.get(*index).is_some_and(|other| other.xid == xid);
+        // Xids have no gaps, except where requests were taken out before they were sent.
+        let place = usize::try_from(from_first(xid)).ok().filter(is_at);
+        place.or_else(|| {
+            let is_before = |other: &Pending<T, W>| from_first(other.xid) < from_first(xid);
+            Some(self.pending.partition_point(is_before)).filter(is_at)
+        })
     }
 
     /// The index of the request of a limit, if that is in force.
