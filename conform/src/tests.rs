@@ -11,7 +11,7 @@ use std::{
 };
 
 use docent_testing::{
-    TestingServer,
+    TestingCluster, TestingServer,
     server::{Config, Version as Imitated},
 };
 use tokio::runtime::Runtime;
@@ -68,6 +68,21 @@ fn the_embedded_server_conforms_in_each_version() {
             report.verdicts.iter().filter(|one| one.result == VerdictKind::Fail).collect();
         assert!(failed.is_empty(), "{version}: {failed:#?}");
         assert_eq!(report.left, Vec::<String>::new(), "{version}");
+    }
+}
+
+#[test]
+fn the_embedded_ensemble_conforms() {
+    for version in ["3.4", "3.9"] {
+        let runtime = Runtime::new().unwrap();
+        let version = Imitated::from_number(version).unwrap();
+        let config = Config { version, servers: 3, ..Config::default() };
+        let cluster = runtime.block_on(TestingCluster::start_with(config)).unwrap();
+        let addresses = cluster.connect_string();
+        let report = run(&Options::new(addresses.split(',')).only("ensemble/"), |_| {}).unwrap();
+        let passed = |one: &&Verdict| one.result == VerdictKind::Pass;
+        assert!(report.verdicts.iter().filter(passed).count() >= 10, "{:#?}", report.verdicts);
+        assert_eq!(report.failures(Level::Must), 0, "{:#?}", report.verdicts);
     }
 }
 
