@@ -66,6 +66,8 @@
 //! * A server with `allowSaslFailedClients` lets a client continue that it could not authorize in the last step, and
 //!   its reply is the same. `Client::who_am_i` has the ids of the connection.
 //! * The library takes the paths of its files from its own settings only: one process has one keytab and one cache.
+//! * A process that exits while a step waits for the KDC may end by `SIGABRT` instead: the library destroys its locks at
+//!   the exit, and the step, on its own thread, may still take one.
 //! * On Windows, the library is SSPI, which this crate does not support.
 //!
 //! Source: `ZooKeeperSaslClient`, `SaslServerPrincipal`, `SecurityUtils.createSaslClient`; RFC 4752.

@@ -95,7 +95,6 @@ async fn pipelined_requests_keep_their_order_and_watches_their_events_in_renewal
 // replaced.
 async fn ends_in_a_renewal_leave_no_node(fixture: Fixture) {
     let lock = format!("{}/lock", fixture.path);
-    let observer = fixture.observer().await;
     for (end, turns) in (0..4).flat_map(|end| [0, 1, 4].map(|turns| (end, turns))) {
         let client = client(&fixture).await;
         let guard = within_deadline("acquire", renewed(&fixture, &client).acquire()).await.unwrap();
@@ -122,10 +121,8 @@ async fn ends_in_a_renewal_leave_no_node(fixture: Fixture) {
                 assert!(!guard.is_held());
             }
         }
-        eventually("the node is deleted", async || {
-            observer.get_children(&lock).await.unwrap().is_empty().then_some(())
-        })
-        .await;
+        // The container as well, perhaps.
+        fixture.children(&lock, 0).await;
         if end < 3 {
             assert_eq!(client.state().get(), Some(ConnectionState::Connected));
             within_deadline("a close", client.close()).await.unwrap();

@@ -170,6 +170,8 @@ in_realms! {
     }
 
     /// A program that ends does not wait for the KDC, for which the library waits longer than this.
+    // Case (Found in docent itself): the step that waited here was woken in the exit of the process, whose
+    // locks of the Kerberos library were destroyed: it aborted the process.
     async fn the_end_of_a_runtime_does_not_wait_for_the_kdc(place) {
         let relay = Relay::start().await;
         let _realm = place.realm_behind(Some(relay.address));

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use docent_gssapi::{Gssapi, GssapiError, GssapiErrorKind};
@@ -41,7 +41,9 @@ pub(crate) fn run(test: &str, cache: &str, body: impl AsyncFnOnce(Place)) {
         thread::spawn(end_with_parent);
         // One thread: a call that blocks it would hold up everything.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        return runtime.block_on(body(Place(directory.into())));
+        runtime.block_on(body(Place(directory.into())));
+        drop(runtime);
+        return wait_for_steps();
     }
     let (_, name) = test.split_once("::").unwrap();
     let java = env::var_os("DOCENT_TEST_CURATOR_CLASSPATH");
@@ -75,6 +77,21 @@ pub(crate) fn run(test: &str, cache: &str, body: impl AsyncFnOnce(Place)) {
 fn wait(mut child: std::process::Child) -> std::process::Output {
     let _input = child.stdin.take();
     child.wait_with_output().unwrap()
+}
+
+/// Waits for the steps in progress, on threads of their own: the exit of the process destroys the locks of the Kerberos
+/// library, and a step that takes one then aborts it.
+fn wait_for_steps() {
+    let is_step = |task: fs::DirEntry| {
+        // A thread that has just ended has no name.
+        fs::read_to_string(task.path().join("comm"))
+            .is_ok_and(|name| name.trim() == "docent-blocking")
+    };
+    let begin = Instant::now();
+    while fs::read_dir("/proc/self/task").unwrap().flatten().any(is_step) {
+        assert!(begin.elapsed() < DEADLINE, "a step of Kerberos does not end");
+        thread::yield_now();
+    }
 }
 
 /// Ends this process when its parent has ended.

@@ -63,6 +63,16 @@ async fn try_kill(
     passwd: &[u8],
     close_was_sent: &mut bool,
 ) -> io::Result<()> {
+    let mut stream = attach(server, session_id, passwd).await?;
+    let mut out = Vec::new();
+    frame::put_operation(&mut out, LIMIT, 1, &operation::CloseSession).map_err(invalid)?;
+    *close_was_sent = true;
+    stream.write_all(&out).await?;
+    read_frame(&mut stream).await?;
+    Ok(())
+}
+
+async fn attach(server: &str, session_id: i64, passwd: &[u8]) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(server).await?;
     let mut out = Vec::new();
     let request = ConnectRequest {
@@ -80,12 +90,7 @@ async fn try_kill(
     if response.is_refused() {
         return Err(io::ErrorKind::NotFound.into());
     }
-    out.clear();
-    frame::put_operation(&mut out, LIMIT, 1, &operation::CloseSession).map_err(invalid)?;
-    *close_was_sent = true;
-    stream.write_all(&out).await?;
-    read_frame(&mut stream).await?;
-    Ok(())
+    Ok(stream)
 }
 
 async fn read_frame(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
@@ -105,9 +110,11 @@ fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use docent_protocol::{ErrorCode, reply::ReplyHeader};
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::tap::Tap;
 
     async fn accept(listener: &TcpListener, session_id: i64) -> TcpStream {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -145,6 +152,42 @@ mod tests {
     #[tokio::test]
     async fn a_session_that_its_client_takes_back_is_killed_again() {
         killed(&[5, 5, 0]).await.unwrap();
+    }
+
+    // Case (Found in docent itself): a client came back between the two requests of `kill_session`, and
+    // a recorded trace had one connection more.
+    #[tokio::test]
+    async fn a_client_behind_a_tap_hears_of_the_end_when_its_session_has_ended() {
+        const LONG_ENOUGH_TO_COME_BACK: Duration = Duration::from_millis(100);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tap = Tap::start(&listener.local_addr().unwrap().to_string()).await.unwrap();
+        let port = tap.client("A").await.unwrap();
+        let server = async {
+            let session = accept(&listener, 5).await;
+            let mut killer = accept(&listener, 5).await;
+            drop(session);
+            let back = timeout(LONG_ENOUGH_TO_COME_BACK, listener.accept()).await;
+            assert!(back.is_err(), "the client came back before its session had ended");
+            read_frame(&mut killer).await.unwrap();
+            let mut reply = Vec::new();
+            let header = ReplyHeader { xid: 1, zxid: 0, err: ErrorCode::Ok };
+            frame::put_record(&mut reply, LIMIT, &header).unwrap();
+            killer.write_all(&reply).await.unwrap();
+            accept(&listener, 0).await;
+        };
+        let client = async {
+            let address = port.connect_string();
+            let mut stream = attach(&address, 0, &[0; 16]).await.unwrap();
+            let killing = port.kill_session(Duration::from_secs(60));
+            let comes_back = async {
+                read_frame(&mut stream).await.unwrap_err();
+                attach(&address, 5, &[0; 16]).await.unwrap_err()
+            };
+            let (killed, end) = tokio::join!(killing, comes_back);
+            killed.unwrap();
+            assert_eq!(end.kind(), io::ErrorKind::NotFound);
+        };
+        tokio::join!(client, server);
     }
 
     #[tokio::test]

@@ -62,8 +62,9 @@ use crate::fault::Fault;
 #[derive(Debug)]
 pub struct Tap {
     shared: Arc<Shared>,
+    main: Arc<Port>,
+    /// With the main port.
     ports: Mutex<Vec<Arc<Port>>>,
-    addr: SocketAddr,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -87,20 +88,20 @@ impl Tap {
         let shared = Arc::new(Shared::new(upstream));
         let mut tasks = JoinSet::new();
         let port = proxy::open_port(&shared, Arc::from(""), addr, &mut tasks).await?;
-        let addr = port.addr();
-        Ok(Self { shared, ports: Mutex::new(vec![port]), addr, tasks: Mutex::new(tasks) })
+        let ports = Mutex::new(vec![Arc::clone(&port)]);
+        Ok(Self { shared, main: port, ports, tasks: Mutex::new(tasks) })
     }
 
     /// The listening address.
     #[must_use]
-    pub const fn addr(&self) -> SocketAddr {
-        self.addr
+    pub fn addr(&self) -> SocketAddr {
+        self.main.addr()
     }
 
     /// The listening address, as a connect string.
     #[must_use]
     pub fn connect_string(&self) -> String {
-        self.addr.to_string()
+        self.addr().to_string()
     }
 
     /// Opens a dedicated port for one client; all traffic on it is recorded under `label`.
@@ -205,14 +206,17 @@ impl Tap {
     }
 
     /// Ends a client's session like Curator's `KillSession`: attaches to it on a second connection, which ends the
-    /// first one, and closes it.
+    /// first one, and closes it. The client's port is stalled meanwhile, as are all clients of the main port for one
+    /// of them: a client that reconnected in between would take its session back.
     ///
     /// # Errors
     ///
     /// `NotFound` if no session of that label has passed the tap, `TimedOut` after `deadline`, or any error of the
     /// second connection.
     pub async fn kill_session(&self, label: &str, deadline: Duration) -> io::Result<()> {
-        kill(&self.shared, label, deadline).await
+        let ports = self.all_clients().ports;
+        let own = ports.iter().find(|port| *port.label == *label);
+        kill(&self.shared, own.unwrap_or(&self.main), label, deadline).await
     }
 
     /// Fault controls for the connections of all clients, including the [`client`](Self::client) ports opened so far.
@@ -347,7 +351,7 @@ impl TapClient {
     ///
     /// The same as for [`Tap::kill_session`].
     pub async fn kill_session(&self, deadline: Duration) -> io::Result<()> {
-        kill(&self.shared, &self.port.label, deadline).await
+        kill(&self.shared, &self.port, &self.port.label, deadline).await
     }
 
     /// The id of this client's latest session; `None` before its first one.
@@ -357,13 +361,30 @@ impl TapClient {
     }
 }
 
-async fn kill(shared: &Shared, label: &str, deadline: Duration) -> io::Result<()> {
+async fn kill(shared: &Shared, port: &Port, label: &str, deadline: Duration) -> io::Result<()> {
     let session = shared.state().registry.sessions.get(label).cloned();
     let Some(session) = session else {
         let text = format!("no session of {label} has passed the tap");
         return Err(io::Error::new(io::ErrorKind::NotFound, text));
     };
+    let _stalled = Kill::new(port);
     kill_session(&shared.upstream(), session.id, &session.passwd, deadline).await
+}
+
+/// Stalls a port until dropped.
+struct Kill<'a>(&'a Port);
+
+impl<'a> Kill<'a> {
+    fn new(port: &'a Port) -> Self {
+        port.settings.send_modify(|settings| settings.kills += 1);
+        Self(port)
+    }
+}
+
+impl Drop for Kill<'_> {
+    fn drop(&mut self) {
+        self.0.settings.send_modify(|settings| settings.kills -= 1);
+    }
 }
 
 /// A subscription to the records of a [`Tap`].

@@ -120,6 +120,8 @@ impl Shared {
 pub(crate) struct Settings {
     /// Stalls both directions.
     pub(crate) stalled: bool,
+    /// The sessions that are being ended: stalls both directions too.
+    pub(crate) kills: usize,
     /// Sends each byte in a separate write.
     pub(crate) split: bool,
     /// Closes the listener.
@@ -387,7 +389,7 @@ impl Pipe<'_> {
 
     /// Waits while the tap stalls all traffic.
     async fn wait_until_resumed(&mut self) {
-        let _ = self.settings.wait_for(|settings| !settings.stalled).await;
+        let _ = self.settings.wait_for(|settings| !settings.stalled && settings.kills == 0).await;
     }
 
     async fn send(&mut self, bytes: Bytes, to: &mut OwnedWriteHalf) -> Option<End> {
