@@ -14,7 +14,7 @@ use xtask::{
 };
 
 /// The files whose rules must not change unnoticed: the codec, watches, requests, hosts, and how a lock is granted.
-const CORE: [&str; 23] = [
+const CORE: [&str; 24] = [
     "protocol/src/frame.rs",
     "protocol/src/jute/mod.rs",
     "protocol/src/jute/list.rs",
@@ -23,6 +23,7 @@ const CORE: [&str; 23] = [
     "protocol/src/text.rs",
     "session/src/machine/hosts.rs",
     "session/src/machine/buffer_pool.rs",
+    "session/src/machine/requests/deadlines.rs",
     "session/src/machine/requests/mod.rs",
     "session/src/machine/submit.rs",
     "session/src/machine/receive.rs",
