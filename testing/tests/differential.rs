@@ -123,8 +123,7 @@ impl Drop for World {
     }
 }
 
-/// Runs a sequence and returns its transcript. `above` is the node created for it; all other nodes are
-/// below.
+/// Runs a sequence and returns its transcript. `above` is the node created for it; all other nodes are below.
 async fn transcript(server: &str, seed: u64, above: &str) -> Vec<String> {
     let root = &format!("{above}/r");
     let mut random = Random(seed);

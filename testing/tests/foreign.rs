@@ -176,8 +176,7 @@ async fn javas_command_line_works() {
     }
 }
 
-/// With the right password, the client is `sasl:bob`. With a wrong one, a server that requires SASL refuses
-/// it.
+/// With the right password, the client is `sasl:bob`. With a wrong one, a server that requires SASL refuses it.
 #[cfg(feature = "sasl")]
 #[tokio::test]
 async fn javas_client_proves_itself_by_sasl() {

@@ -28,8 +28,7 @@ fn bench(servers: usize) -> (Bench, ConnectionId) {
     (bench, id)
 }
 
-/// Reads the queued bytes, piece by piece. Returns the xids of the replies, and the length of the
-/// longest piece.
+/// Reads the queued bytes, piece by piece. Returns the xids of the replies, and the length of the longest piece.
 fn read_all(bench: &mut Bench, id: ConnectionId) -> (Vec<i32>, usize) {
     let (mut xids, mut longest) = (Vec::new(), 0);
     while let Some(bytes) = bench.machine.poll_transmit(id) {

@@ -171,7 +171,7 @@ fn each_version_knows_its_operations() {
     assert_eq!(b.empty(a, OpCode::Check).unwrap().header.err, ErrorCode::Unimplemented);
 }
 
-/// Only 3.9 puts the zxid into events; the catch-up events of setWatches have none even there.
+/// Events have a zxid since 3.9, but the catch-up events of setWatches have none even there.
 #[test]
 fn events_carry_a_zxid_since_3_9() {
     for version in Version::ALL {

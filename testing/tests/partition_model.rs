@@ -112,7 +112,7 @@ struct Scenario {
     unknown: i32,
     /// The number of sessions whose node was deleted before the naive bound.
     naive_failed: u32,
-    /// The largest time by which one was.
+    /// The longest time by which a naive bound outlived its node.
     worst: Duration,
     faults: u32,
 }

@@ -20,7 +20,7 @@ fn runtimes() -> [fn() -> Runtime; 2] {
     ]
 }
 
-/// A server that outlives the programs.
+/// A server that outlives the clients' runtimes.
 struct Stage {
     runtime: Runtime,
     server: TestingServer,

@@ -41,8 +41,7 @@ impl Membership {
         Self { version: 0, servers: servers.collect() }
     }
 
-    /// Sets the client address of a member that has none; `secure` sets the one for TLS. Returns whether it is
-    /// set.
+    /// Sets the client address of a member that has none; `secure` sets the one for TLS. Returns whether it is set.
     pub(crate) fn set_client(
         &mut self,
         member: usize,

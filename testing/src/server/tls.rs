@@ -33,9 +33,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// A client certificate authenticates its connection as `x509:<subject>`, as `X509AuthenticationProvider` of a real
 /// server does. The subject is written as `X500Principal.getName` of Java does, in the reverse order of the
-/// certificate:
-/// `CN=alice,O=Example\, Inc.,C=DE`. A subject that is not valid DER ends the connection. 3.4 and ClickHouse Keeper do
-/// not know the scheme.
+/// certificate: `CN=alice,O=Example\, Inc.,C=DE`. A subject that is not valid DER ends the connection. 3.4 and
+/// ClickHouse Keeper do not know the scheme.
 #[derive(Clone)]
 pub struct Tls {
     current: Arc<RwLock<Current>>,
