@@ -383,7 +383,7 @@ fn a_large_frame_may_arrive_in_pieces() {
     assert_eq!(lines(&mut dissector, ToServer, &get_acl(2)), ["c2s 2 getACL /a"]);
 }
 
-/// Its header is decoded, because its reply will come. A handshake has no header.
+/// The header of such a request is decoded, because its reply will come. A handshake has no header.
 #[test]
 fn a_request_over_the_limit_is_pending_too() {
     let mut dissector = Dissector::with_limit(20);

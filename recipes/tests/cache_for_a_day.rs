@@ -125,7 +125,7 @@ fn a_cache_whose_session_expires_every_minute_keeps_its_size() {
         assert_eq!(world.sizes(), sizes, "after period {period}");
         assert_eq!(runtime.metrics().num_alive_tasks(), tasks, "after period {period}");
         assert!(info.count_total > 1000, "{info:?}: the work is done in this thread");
-        // Of the client, the cache and the server together. A leak of 40 bytes in each session is found within an hour.
+        // The memory of client, cache and server together. A leak of 40 bytes in each session is found within an hour.
         // The memory may shrink: some buffers are replaced by smaller ones.
         assert!(grown < 2048, "{grown} bytes after period {period}");
     }

@@ -524,7 +524,7 @@ impl World {
         let why = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
         let (now, host) = (self.instant(), self.host.clone());
         self.machine.handle_disconnected(now, &host, &why);
-        // Of earlier changes, only watchers that existed already are owed an event.
+        // Only watchers that existed already are owed the events of earlier changes.
         (self.sent, self.arrived) = (0, 0);
         self.changes.clear();
         self.left.clear();

@@ -25,8 +25,8 @@ fn delete(path: &str) -> DeleteRequest<'_> {
 
 // Sessions.
 
-/// Its connection is closed without a reply, its ephemeral node is deleted, watchers are notified, and it cannot be
-/// resumed.
+/// The connection of an expired session is closed without a reply, its ephemeral node is deleted, watchers are
+/// notified, and it cannot be resumed.
 #[test]
 fn a_silent_session_expires() {
     let mut b = bench(Version::V3_9);

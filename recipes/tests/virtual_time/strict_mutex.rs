@@ -362,7 +362,7 @@ async fn late_replies_renew_a_strict_hold_from_their_send_times() {
     transport.set_latency(2 * T);
     let stalled = world.clock.now();
     guard.lost().await;
-    // By the end of its session or of its claim, whichever is first.
+    // The hold ends with its session or with its claim, whichever is first.
     assert!(world.clock.now() <= stalled + T && guard.proven_until() <= stalled + T);
 }
 

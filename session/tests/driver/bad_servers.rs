@@ -174,7 +174,7 @@ async fn the_result_of_another_operation_is_no_result() {
     }
 }
 
-/// With digits behind it for a sequential node, without them for another one; below the chroot.
+/// For a sequential node, the path has digits behind it, for another one it has none; below the chroot.
 #[tokio::test(start_paused = true)]
 async fn the_path_in_the_reply_to_a_create_is_the_one_asked_for() {
     use CreateMode::{Persistent, PersistentSequential as Sequential};

@@ -163,7 +163,7 @@ impl Ensemble {
     }
 
     /// Pauses a member, as SIGSTOP does: its timers stand still and it handles nothing, but its connections hold, and
-    /// new ones are made. What is sent to it waits.
+    /// new ones are made. Messages and bytes for it wait.
     pub fn pause_member(&mut self, now: Duration, member: usize) {
         self.set_now(now);
         if self.role(member) != Role::Down

@@ -143,7 +143,7 @@ impl Ensemble {
             if let Txn::CreateSession { session_id, timeout } = entry.txn
                 && let Some(following) = &mut member.following
             {
-                // With the timeout of its creation, even if it was resumed with another one since.
+                // The session has the timeout of its creation, even if it was resumed with another one since.
                 following.touched.insert(session_id, timeout);
             }
             self.record_changes(at, entry.zxid, &changes);

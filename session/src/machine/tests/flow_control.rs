@@ -161,7 +161,7 @@ fn without_the_limit_in_flight_all_requests_leave_at_once() {
     assert_eq!(scenario.xids(), [0, 1, 2, 3]);
 }
 
-/// Its time counts from the loss of the connection, and ends with the next one.
+/// The time of such a request counts from the loss of the connection, and ends with the next connection.
 #[test]
 fn a_request_without_capacity_waits_for_a_connection_up_to_its_limit() {
     let mut scenario = waiting(1);

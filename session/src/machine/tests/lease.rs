@@ -170,7 +170,7 @@ impl Scenario {
     }
 }
 
-/// Servers count from what they heard last, not from when we have noticed their silence.
+/// Servers count from what they heard last, not from when the client has noticed their silence.
 // Case (Found in docent itself): LOST, and the end of watches, came up to two thirds of the timeout
 // after the end of the session at the servers.
 #[test]

@@ -378,7 +378,7 @@ fn the_role_of_a_connection_ends_with_it() {
     assert_eq!(scenario.role_probes().len(), 1, "asked again");
 }
 
-/// Its role can only change with the end of its connections.
+/// The role of a server can only change with the end of its connections.
 #[test]
 fn a_follower_is_asked_once_for_all_planned_reconnects() {
     let mut scenario = direct();

@@ -65,8 +65,8 @@ fn answers_know_of_the_events_in_front_of_them() {
     assert_eq!(machine.answers_mut().0, [(1, false), (2, true), (3, false), (4, false), (5, true)]);
 }
 
-/// It is too short for a reply, so there is no reason to wait for more of it, even where replies of this length exceed
-/// the limit.
+/// Such a frame is too short for a reply, so there is no reason to wait for more of it, even where replies of this
+/// length exceed the limit.
 #[test]
 fn a_frame_shorter_than_a_reply_header_breaks_the_stream() {
     for limit in [1 << 20, 0] {

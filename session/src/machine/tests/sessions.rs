@@ -460,7 +460,7 @@ fn a_server_that_fails_otherwise_or_answers_is_not_behind() {
     assert_eq!(scenario.machine.ahead_of_servers(), None);
 }
 
-/// It would never be left later: only a connected client checks its server.
+/// Otherwise such a server would never be left: only a connected client checks its server.
 // Case (Found in docent itself): a client that was connecting to a server just taken off the list
 // stayed with it.
 #[test]

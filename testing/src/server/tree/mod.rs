@@ -160,7 +160,7 @@ pub(crate) enum Change {
         acl: NodeAcl,
         parent_acl: NodeAcl,
     },
-    /// With the difference between the new length of the data and the old one.
+    /// `bytes` is the difference between the new length of the data and the old one.
     DataChanged {
         path: String,
         bytes: i64,

@@ -115,8 +115,8 @@ fn watches_that_could_not_be_set_again_are_set_on_the_next_server() {
     assert!(sent[0].contains("relative_zxid: 70,"), "{sent:?}");
 }
 
-/// The machine's own requests about a mode: while they are refused, the server's mode is what it was, and so are the
-/// events.
+/// While the machine's own requests about a mode are refused, the server keeps its old mode, and sends the events of
+/// that mode.
 #[test]
 fn a_mode_that_cannot_be_narrowed_stays_until_it_can() {
     let mut scenario = Scenario::connected();

@@ -316,7 +316,7 @@ fn of_two_reads_on_their_way_the_one_that_is_cancelled_leaves_no_watch() {
     }
 }
 
-/// What the machine itself sends about its watches is not refused: a recursive mode that stays on the server
+/// The machine's own requests about watches are not refused: a recursive mode that stays on the server
 /// keeps changed children from the owner of a persistent watch.
 // Case (Found in docent itself): a full queue refused the client's own requests: a recursive watch
 // stayed and kept changed children from others.
@@ -399,7 +399,7 @@ fn a_removal_that_was_on_its_way_when_the_connection_went_has_succeeded() {
     assert!(matches!(scenario.completions()[..], [(1, Ok(_))]));
 }
 
-/// Its event will find no watcher.
+/// The event of such a watch will find no watcher.
 #[test]
 fn a_one_shot_watch_that_is_cancelled_stays_on_the_server() {
     let mut scenario = Scenario::connected();
