@@ -27,7 +27,7 @@ const JARS: &[&str] = &[
 ];
 
 fn class_path() -> Option<String> {
-    // `DOCENT_JAVA_LIB` has only the jars that are not installed.
+    // The directory of fetched jars lacks those that are installed.
     let fetched = std::env::var("DOCENT_JAVA_LIB").unwrap_or_default();
     let find = |jar: &&str| {
         let places = [&*fetched, "/usr/share/java"].map(|place| format!("{place}/{jar}.jar"));
