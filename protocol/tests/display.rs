@@ -1,5 +1,5 @@
-//! The line (`Display`) and the JSON (`Serialize`) of every message, and what `Debug` shows of secrets:
-//! `data/messages.txt` has them, and `DOCENT_BLESS=1` writes it.
+//! Compares the line (`Display`) and the JSON (`Serialize`) of every message, and the form of secrets
+//! in `Debug`, with `data/messages.txt`. `DOCENT_BLESS=1` writes that file.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -41,7 +41,7 @@ const STAT: Stat = Stat {
     pzxid: 0x265,
 };
 
-/// The forms of messages, as far as they have been shown.
+/// The text of the messages shown so far.
 #[derive(Default)]
 struct Listing(String);
 
@@ -125,7 +125,7 @@ fn requests(listing: &mut Listing) {
         Request::GetAcl(PathRequest { path }),
         Request::DeleteContainer(PathRequest { path }),
         Request::SetAcl(SetAclRequest { path, acl, version: 7 }),
-        // The line has the first eight.
+        // The line shows the first eight.
         Request::SetAcl(SetAclRequest { path, acl: List::new(&ten), version: -1 }),
         Request::CheckWatches(WatchesRequest { path, watcher_type: 3.into() }),
         Request::RemoveWatches(WatchesRequest { path, watcher_type: 9.into() }),
@@ -221,7 +221,7 @@ fn replies(listing: &mut Listing) {
         (OpCode::Exists, Reply::Stat(StatReply { stat: STAT })),
         (OpCode::GetData, Reply::GetData(GetDataReply { data: None, stat: STAT })),
         (OpCode::GetAcl, Reply::GetAcl(GetAclReply { acl, stat: STAT })),
-        // The line has the first eight.
+        // The line shows the first eight.
         (OpCode::GetChildren, Reply::GetChildren(GetChildrenReply { children: nine })),
         (
             OpCode::GetChildren2,

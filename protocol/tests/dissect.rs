@@ -158,7 +158,7 @@ fn requests_with_the_same_xid_are_matched_in_order() {
     assert_eq!(lines(&mut dissector, ToClient, &error), ["s2c 1 zxid=0x12 sync NONODE"]);
 }
 
-/// A server echoes -1 as any other xid. A frame that decodes as an event is one.
+/// A server echoes -1 like any other xid. A frame that decodes as an event is taken for one.
 #[test]
 fn replies_with_xid_minus_one_are_distinguished_from_events() {
     let mut dissector = connected();
@@ -285,7 +285,7 @@ fn credentials_are_redacted_in_every_form() {
                 flags: 0,
             }),
         ),
-        // After the message, and in a truncated one.
+        // Secrets behind the end of a message, and in a truncated one.
         {
             let mut out = Vec::new();
             let body = raw::RawBody(b"\0\0\0\0\0\0\0\x06digest\0\0\0\x01xtopsecret");
@@ -383,7 +383,7 @@ fn a_large_frame_may_arrive_in_pieces() {
     assert_eq!(lines(&mut dissector, ToServer, &get_acl(2)), ["c2s 2 getACL /a"]);
 }
 
-/// Its header is decoded, because its reply will come. A handshake has no header.
+/// The header of such a request is decoded, because its reply will come. A handshake has no header.
 #[test]
 fn a_request_over_the_limit_is_pending_too() {
     let mut dissector = Dissector::with_limit(20);

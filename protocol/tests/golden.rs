@@ -152,7 +152,7 @@ fn round_trip(entry: &Entry, payload: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Whether the entry is no message of the protocol: the end of a connection, a four-letter word, a bare length.
+/// Whether the entry is not a message of the protocol: the end of a connection, a four-letter word, a bare length.
 fn is_no_message(entry: &Entry) -> bool {
     entry.hex.is_empty() || matches!(entry.op.as_str(), "4lw" | "frame")
 }

@@ -28,7 +28,7 @@ async fn client(server: &Arc<TestingServer>) -> Client {
     config.with_session_timeout(Duration::from_secs(6)).connect().await.unwrap()
 }
 
-/// The number of resyncs of the cache, and of other events.
+/// Counts the resyncs of the cache, and its other events.
 async fn count(mut events: Events<CacheEvent>, counts: watch::Sender<(u64, u64)>) {
     while let Some(event) = events.next().await {
         let is_resynced = matches!(event, CacheEvent::Resynced { .. });
@@ -113,7 +113,7 @@ fn a_cache_whose_session_expires_every_minute_keeps_its_size() {
             }
         });
     };
-    // Buffers have their size after some rounds.
+    // After some rounds, buffers no longer grow.
     minutes(&mut world, 10);
     let (sizes, tasks) = (world.sizes(), runtime.metrics().num_alive_tasks());
     assert_eq!(sizes, [NODES + 1, 0, 1, 0, 2]);
@@ -125,7 +125,7 @@ fn a_cache_whose_session_expires_every_minute_keeps_its_size() {
         assert_eq!(world.sizes(), sizes, "after period {period}");
         assert_eq!(runtime.metrics().num_alive_tasks(), tasks, "after period {period}");
         assert!(info.count_total > 1000, "{info:?}: the work is done in this thread");
-        // Of the client, the cache and the server together. A leak of 40 bytes in each session is found within an hour.
+        // The memory of client, cache and server together. A leak of 40 bytes in each session is found within an hour.
         // The memory may shrink: some buffers are replaced by smaller ones.
         assert!(grown < 2048, "{grown} bytes after period {period}");
     }

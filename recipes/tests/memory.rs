@@ -1,4 +1,4 @@
-//! The memory that recipes keep for the data of nodes: counted by the allocator, when client and server are gone.
+//! The memory that recipes keep for the data of nodes, as the allocator counts it once client and server are gone.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -65,7 +65,7 @@ fn keeps<K, T>(
             for number in 0..NODES {
                 use_buffers(&reader).await;
                 writer.set_data(&path(number), &vec![1; size], None).await.unwrap();
-                // In virtual time: until the recipe has read it.
+                // A second of virtual time, in which the recipe reads the value.
                 sleep(Duration::from_secs(1)).await;
             }
             finish(recipe).await

@@ -47,7 +47,7 @@ impl Default for Backoff {
 mod tests {
     use super::*;
 
-    /// A client without a server would try thousands of connections a second.
+    /// With a delay of zero, a client without a server would try thousands of connections a second.
     // Case (Found in docent itself): a backoff of zero tried 7,700 connections a second.
     #[test]
     fn no_delay_is_zero() {

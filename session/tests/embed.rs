@@ -1,4 +1,4 @@
-//! The example `embed` is as it claims: short, and without a runtime.
+//! The example `embed` is short and has no runtime, as it claims.
 
 #[test]
 fn the_embedded_client_is_short_and_needs_no_runtime() {

@@ -1,6 +1,6 @@
-//! The memory that answers keep: at most 64 times their own size, whatever was read with them.
+//! The memory that replies keep: at most 64 times their own size, whatever was read with them.
 //!
-//! Counted by the allocator: resident memory would be of whole pages, of all tests, and of the allocator's own choice.
+//! Counted by the allocator: resident memory would count whole pages, of all tests, as the allocator chooses.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -27,10 +27,10 @@ use support::{Conn, Net, connected, get_data_body, reply};
 /// The documented limit.
 const TIMES: usize = 64;
 
-/// What a value has besides its memory, in bytes: the count of those that share it.
+/// The bytes of a value besides its data: the count of those that share it.
 const HEADER: usize = 64;
 
-/// What a future has that was not polled, in bytes: the path, the slot, the arguments.
+/// The bytes of a future that was not polled: the path, the slot, the arguments.
 const FUTURE: usize = 512;
 
 /// A client, and the server that it speaks to.
@@ -116,7 +116,7 @@ impl Session {
     }
 }
 
-/// The memory kept of a session that has ended: bytes requested, in how many parts.
+/// The memory kept from a session that has ended: the bytes requested, and their number of parts.
 struct Kept {
     what: &'static str,
     size: usize,

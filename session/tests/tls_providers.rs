@@ -1,4 +1,4 @@
-//! A server that speaks TLS alone, by the crypto provider of the features, and by that of the program.
+//! A TLS server, with the crypto provider of the features and with that of the program.
 //!
 //! By ring in `cargo test`, and by aws-lc-rs in `cargo xtask test`, each with
 //! `cargo test -p docent-session --features tls-aws-lc-rs --test tls_providers`. With `tls-no-provider` there is none.
@@ -49,7 +49,7 @@ async fn speaks(server: &TestingServer, options: &TlsOptions) {
     client.close().await.unwrap();
 }
 
-/// That of the program is preferred, and needed where the features have none. The embedded server has one of its own.
+/// The program's provider is preferred, and needed where the features have none. The embedded server has its own.
 #[tokio::test]
 async fn a_server_is_spoken_to_by_the_provider_of_the_features_or_of_the_program() {
     let (roots, tls) = certificates();

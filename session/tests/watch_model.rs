@@ -1,11 +1,12 @@
 //! Watches against a model: the session machine beside the embedded server, frame by frame, without IO.
 //!
-//! A scenario is a random sequence of watches that are added, dropped, forgotten and removed, of changes by another client,
-//! and of frames that arrive, one at a time, in either direction. The model knows which event each change owes
-//! to each watcher. Whenever all frames have arrived, each event owed was delivered, or a resync was delivered after it.
+//! A scenario is a random sequence of watches that are added, dropped, forgotten and removed, of changes by another
+//! client, and of frames that arrive, one at a time, in either direction. The model knows which event each change owes
+//! to each watcher. Whenever all frames have arrived, each event owed was delivered, or a resync was delivered after
+//! it.
 //!
-//! `DOCENT_WATCH_MODEL=10000000` makes that number of checks instead of 200,000; `DOCENT_WATCH_MODEL_SEED=7` begins with
-//! that scenario. A failure names its scenario and prints what happened in it.
+//! `DOCENT_WATCH_MODEL=10000000` makes that number of checks instead of 200,000; `DOCENT_WATCH_MODEL_SEED=7` begins
+//! with that scenario. A failure names its scenario and prints what happened in it.
 
 #![allow(
     clippy::unwrap_used,
@@ -68,7 +69,7 @@ struct Faults {
     pipelined: bool,
     cuts: bool,
     errors: bool,
-    /// removeWatches of a type, whoever's the watches are.
+    /// removeWatches of a type, which removes the watches of all watchers.
     removals: bool,
 }
 
@@ -113,7 +114,7 @@ enum What {
     DataChanged,
 }
 
-/// A change of the tree: where in the server's output to the client it happened, or without a connection.
+/// A change of the tree, with its position in the server's output to the client.
 #[derive(Debug, Clone)]
 struct Change {
     position: usize,
@@ -186,7 +187,7 @@ struct World {
     tokens: u32,
     checks: u64,
     seed: u64,
-    /// Only of a failed scenario, which is repeated to record it.
+    /// Recorded only when a failed scenario is repeated.
     log: Option<String>,
 }
 
@@ -402,7 +403,7 @@ impl World {
     }
 
     fn add(&mut self) {
-        // Most on one path, where they meet.
+        // Most watches are on one path, where they affect each other.
         let path = if self.rng.one_in(3) { self.path() } else { PATHS[0] };
         let (kind, token, now) = (KINDS[self.rng.below(5)], self.token(), self.instant());
         self.note(format_args!("{token} watches {path}: {kind:?}"));
@@ -523,7 +524,7 @@ impl World {
         let why = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
         let (now, host) = (self.instant(), self.host.clone());
         self.machine.handle_disconnected(now, &host, &why);
-        // Of earlier changes, only watchers that existed already are owed an event.
+        // Only watchers that existed already are owed the events of earlier changes.
         (self.sent, self.arrived) = (0, 0);
         self.changes.clear();
         self.left.clear();
@@ -619,7 +620,8 @@ impl World {
         self.check_silence();
     }
 
-    /// On paths without a watcher, no persistent watch is left on the server. A one-shot watch may be: its event ends it.
+    /// On paths without a watcher, no persistent watch is left on the server. A one-shot watch may be: its event ends
+    /// it.
     fn check_silence(&mut self) {
         self.refuses = false;
         for path in PATHS {

@@ -48,7 +48,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         client
     }
 
-    /// Reads that many frames.
+    /// Reads `count` frames.
     async fn frames(&mut self, mut count: usize) {
         while count > 0 {
             match frame::split(&self.input, LIMIT).unwrap() {

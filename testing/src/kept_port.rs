@@ -1,4 +1,4 @@
-//! A TCP port that belongs to this process also while no socket listens on it.
+//! A TCP port that this process keeps even while no socket listens on it.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -9,12 +9,12 @@ use tokio::net::TcpSocket;
 /// A port on which servers of this process listen, one after the other.
 ///
 /// Without a socket that holds it, the kernel may give the port of a stopped server to any process that asks for a free
-/// one, and its clients would find that process.
+/// one, and the clients of the server would connect to that process.
 #[derive(Debug)]
 pub(crate) struct KeptPort {
     addr: SocketAddr,
-    /// Bound, so that the port is not free, but not listening, so that connections are refused. Only Linux lets a second
-    /// socket of the same process listen beside it.
+    /// Bound, so that the port is not free, but not listening, so that connections are refused. Only Linux lets a
+    /// second socket of the same process listen beside it.
     #[cfg(target_os = "linux")]
     _held: TcpSocket,
 }
@@ -37,8 +37,8 @@ impl KeptPort {
         self.addr
     }
 
-    /// Listens on the port after its listener was dropped. Retries while it is in use: where a port is not reused at
-    /// once, the connections of before keep it until their tasks notice their abort.
+    /// Listens on the port after its listener was dropped. Retries while it is in use: where a port cannot be reused at
+    /// once, old connections occupy it until their tasks notice that they were aborted.
     pub(crate) async fn listen_again(&self) -> io::Result<TcpListener> {
         const TRIES: u32 = 1000;
         let mut tries = 0;
@@ -58,7 +58,7 @@ impl KeptPort {
 #[cfg(target_os = "linux")]
 fn hold(addr: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // As listeners have it: without it on both, the second one would be refused.
+    // Listeners set it too: without it on both sockets, the second bind would be refused.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
     let addr = socket.local_addr()?;
@@ -81,7 +81,7 @@ mod tests {
         drop(listener);
         let refused = TcpStream::connect(port.addr()).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
-        // Like the search for a free port, it does not share a port.
+        // Like the kernel's search for a free port, this bind shares no port.
         let other = TcpSocket::new_v4().unwrap().bind(port.addr()).unwrap_err();
         assert_eq!(other.kind(), io::ErrorKind::AddrInUse);
         let listener = port.listen_again().await.unwrap();

@@ -19,7 +19,7 @@ fn every_input_of_the_corpus_is_harmless() {
         let input = fs::read(&path).unwrap();
         println!("{}", path.display());
         target::server(&input);
-        // And in every version, and cut off anywhere.
+        // Also in every version, and cut in half.
         for version in 0..4 {
             let mut input = input.clone();
             input[0] = version;

@@ -1,5 +1,5 @@
-//! The same random requests to the embedded server and to a real 3.8.0: equal replies, errors, Stats and
-//! events, up to the origin of zxids, time, and the order of children.
+//! Sends the same random requests to the embedded server and to a real 3.8.0. Replies, errors, Stats and
+//! events must be equal, apart from the origin of zxids, time, and the order of children.
 //!
 //! `DOCENT_TEST_CONNECT=host:port` names the real server; `DOCENT_TEST_SEQUENCES` how many sequences
 //! (default 200), `DOCENT_TEST_SEED` the first seed (default 1). A difference is reported with its seed.
@@ -8,10 +8,11 @@
 //! Accepted differences, which the generator or the comparison leaves out, each with its reason:
 //!
 //! * The order of children, of getEphemerals, of whoAmI, and of the events of one closeSession: a real
-//!   server's is that of a hash table.
+//!   server uses hash table order.
 //! * Requests that would harm the real server: createTTL without a TTL mode, check outside a multi,
-//!   deleteContainer. (Ours ends the connection, answers, answers.)
-//! * What an unknown operation overtakes: a race in a real server. Here it is sent on an idle connection.
+//!   deleteContainer. (The embedded server ends the connection for the first, and answers the others.)
+//! * Requests overtaken by an unknown operation: a race in a real server. Here it is sent on an idle
+//!   connection.
 //! * addWatch with a null path: a real server then fails to close the connection.
 //! * Requests behind closeSession: a race in a real server.
 
@@ -122,7 +123,7 @@ impl Drop for World {
     }
 }
 
-/// `above` is made for this sequence, and so is all that it may change.
+/// Runs a sequence and returns its transcript. `above` is the node created for it; all other nodes are below.
 async fn transcript(server: &str, seed: u64, above: &str) -> Vec<String> {
     let root = &format!("{above}/r");
     let mut random = Random(seed);
@@ -298,7 +299,7 @@ impl World {
         }
     }
 
-    /// The frames of a session up to the reply to a ping.
+    /// Records the frames of a session up to the reply to a ping.
     async fn hear(&mut self, at: usize) {
         self.sessions[at].send_with(-2, OpCode::Ping, &docent_protocol::raw::RawBody(&[])).await;
         let mut frames = Vec::new();
@@ -329,7 +330,7 @@ impl World {
             let _ = write!(line, "EVENT {} {} {path} {zxid}", event.event_type, event.state);
         } else {
             let _ = write!(line, "xid={} err={} {zxid}", header.xid, header.err.number());
-            // A failed multiRead returns the results until then.
+            // A failed multiRead returns the results before the failure.
             let has_body =
                 header.err == ErrorCode::Ok || op == OpCode::MultiRead && !answer.body.is_empty();
             if has_body {
@@ -392,7 +393,7 @@ impl World {
         text.replace(&self.root, "").replace(above, "/above")
     }
 
-    /// A place for a zxid, to be replaced by its rank.
+    /// A placeholder for a zxid, to be replaced by its rank.
     fn zxid(&mut self, zxid: i64) -> String {
         if zxid > 0 {
             self.zxids.push(zxid);

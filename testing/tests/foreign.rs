@@ -27,7 +27,7 @@ const JARS: &[&str] = &[
 ];
 
 fn class_path() -> Option<String> {
-    // What is installed is not fetched.
+    // The directory of fetched jars lacks those that are installed.
     let fetched = std::env::var("DOCENT_JAVA_LIB").unwrap_or_default();
     let find = |jar: &&str| {
         let places = [&*fetched, "/usr/share/java"].map(|place| format!("{place}/{jar}.jar"));
@@ -37,7 +37,7 @@ fn class_path() -> Option<String> {
     Some(jars?.join(":"))
 }
 
-/// Runs a program to its end; its output, and whether it succeeded.
+/// Runs a program to its end. Returns whether it succeeded, and its output.
 async fn run(command: &mut Command, input: &str) -> (bool, String) {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.kill_on_drop(true).spawn().unwrap();
@@ -134,7 +134,7 @@ async fn kazoos_client_and_recipes_work() {
     }
 }
 
-/// Each line of input, and its part of the output.
+/// Each line of input, and a part of the output that it causes.
 const ZK_CLI: &[(&str, &str)] = &[
     ("create /a hello", "Created /a"),
     ("create -e /a/e x", "Created /a/e"),
@@ -176,8 +176,7 @@ async fn javas_command_line_works() {
     }
 }
 
-/// With the right password it is `sasl:bob`; with a wrong one it gets nowhere, on a server that requires
-/// SASL.
+/// With the right password, the client is `sasl:bob`. With a wrong one, a server that requires SASL refuses it.
 #[cfg(feature = "sasl")]
 #[tokio::test]
 async fn javas_client_proves_itself_by_sasl() {

@@ -10,7 +10,7 @@ const MOST: usize = (8 << 20) + VALUE + 1000;
 
 const READS: i32 = 200;
 
-/// The requests for that many reads of `/big`, in one piece.
+/// The encoded requests of `count` reads of `/big`.
 fn reads(count: i32) -> Vec<u8> {
     let mut out = Vec::new();
     let read = ReadRequest { path: Text::new("/big"), watch: false };
@@ -28,7 +28,7 @@ fn bench(servers: usize) -> (Bench, ConnectionId) {
     (bench, id)
 }
 
-/// Reads the queued bytes, piece by piece; the xids of the replies, and the longest piece.
+/// Reads the queued bytes, piece by piece. Returns the xids of the replies, and the length of the longest piece.
 fn read_all(bench: &mut Bench, id: ConnectionId) -> (Vec<i32>, usize) {
     let (mut xids, mut longest) = (Vec::new(), 0);
     while let Some(bytes) = bench.machine.poll_transmit(id) {
@@ -43,7 +43,6 @@ fn read_all(bench: &mut Bench, id: ConnectionId) -> (Vec<i32>, usize) {
     (xids, longest)
 }
 
-/// 2,000 pipelined reads of 1 MB took 3.5 GB.
 // Case (Found in docent itself): the embedded server ran ahead of a client that did not read: 2,000
 // pipelined reads of 1 MB, or the same behind a write, took 3.5 GB.
 #[test]
@@ -77,7 +76,7 @@ fn reads_behind_a_write_wait_for_the_client_to_read() {
     assert_eq!(xids, [1, 2].into_iter().chain(1..=READS).collect::<Vec<_>>());
 }
 
-/// A client whose requests wait for the server is read again once they are answered.
+/// The server reads more from a client once its waiting requests are answered.
 #[test]
 fn more_requests_than_may_wait_are_handled_in_their_order() {
     let (mut bench, id) = bench(3);
@@ -95,7 +94,7 @@ fn more_requests_than_may_wait_are_handled_in_their_order() {
     assert!(bench.machine.wants_input(id));
 }
 
-/// One request for 500 MB.
+/// A request whose reply would have 500 MB.
 #[test]
 fn a_reply_that_takes_too_much_memory_closes_the_connection() {
     let (mut bench, id) = bench(1);

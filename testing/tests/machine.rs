@@ -25,8 +25,8 @@ fn delete(path: &str) -> DeleteRequest<'_> {
 
 // Sessions.
 
-/// Its connection is closed silently, its ephemeral node is deleted, watchers are notified, and the id is
-/// dead.
+/// The connection of an expired session is closed without a reply, its ephemeral node is deleted, watchers are
+/// notified, and it cannot be resumed.
 #[test]
 fn a_silent_session_expires() {
     let mut b = bench(Version::V3_9);
@@ -57,7 +57,7 @@ fn a_wrong_password_is_refused_and_kicks_the_rightful_connection() {
     assert_eq!(b.create(again, "/x", 0), ErrorCode::Ok);
 }
 
-/// The byte at the end comes back only to clients that have sent it.
+/// The read-only byte at the end of the reply is sent only to clients that have sent theirs.
 #[test]
 fn old_clients_get_old_answers() {
     let mut b = bench(Version::V3_9);
@@ -116,7 +116,7 @@ fn empty_containers_and_old_ttl_nodes_are_reaped() {
     assert_eq!(b.exists(a, "/ttl", false), ErrorCode::NoNode);
 }
 
-/// Table 5 of the versions measured: 3.4 wraps, and 3.5 (ZOOKEEPER-3249); later ones stick at 2147483647.
+/// 3.4 and 3.5 wrap (ZOOKEEPER-3249); later versions stick at 2147483647.
 #[test]
 fn the_sequence_counter_ends_as_measured() {
     for (version, third) in [
@@ -144,7 +144,7 @@ fn the_sequence_counter_ends_as_measured() {
 
 // Versions.
 
-/// Table 3 of the versions measured: what a version does not know, it answers with -6 and closes.
+/// A version answers an operation that it does not know with -6, and closes the connection.
 #[test]
 fn each_version_knows_its_operations() {
     let since = |op: i32| match op {
@@ -171,7 +171,7 @@ fn each_version_knows_its_operations() {
     assert_eq!(b.empty(a, OpCode::Check).unwrap().header.err, ErrorCode::Unimplemented);
 }
 
-/// Table 4: only 3.9 puts the zxid into events, and setWatches' catch-up has none even there.
+/// Events have a zxid since 3.9, but the catch-up events of setWatches have none even there.
 #[test]
 fn events_carry_a_zxid_since_3_9() {
     for version in Version::ALL {
@@ -184,7 +184,7 @@ fn events_carry_a_zxid_since_3_9() {
     }
 }
 
-/// Table 6: the type of a result inside a multi.
+/// The type of a result inside a multi, as measured.
 #[test]
 fn multi_results_are_of_the_type_measured() {
     let kinds = |version, op: MultiOp<'_>| {
@@ -216,14 +216,14 @@ fn multi_results_are_of_the_type_measured() {
         ),
         ("create 99", MultiOp::Create(with(99)), ["-8", "-8", "-8", "-8", "header -5"]),
     ] {
-        // Up to 3.9: no 3.10 was measured.
+        // Up to 3.9: 3.10 was not measured.
         for (version, expected) in Version::ALL.into_iter().zip(expected) {
             assert_eq!(kinds(version, op), expected, "{name} on {version}");
         }
     }
 }
 
-/// Table 8: what a client without READ may see.
+/// What a client without READ may see, as measured.
 #[test]
 fn rights_are_those_measured() {
     let write_only = [Acl::new(Perms::WRITE, "world", "anyone")];
@@ -248,7 +248,7 @@ fn rights_are_those_measured() {
     }
 }
 
-/// Table 13: which clients get a session on a read-only server, and what it may do.
+/// Which clients get a session on a read-only server, and what they may do, as measured.
 #[test]
 fn read_only_servers_grant_the_measured_sessions() {
     for (version, local, granted) in [
@@ -369,9 +369,10 @@ fn without_a_majority_the_rest_is_read_only() {
     assert_eq!(b.greet(2, session, &passwd, Some(false), 0).1.session().0, session);
 }
 
-// What a member has not applied.
+// Changes that a member has not applied.
 
-/// A leader whose own clients read old values checks writes on what it has ordered: sequence numbers are never equal.
+/// A leader whose own clients read old values checks writes against all ordered ones: no sequence number is given
+/// twice.
 // Case (Found in docent itself): the embedded ensemble: a leader that lagged checked writes on its
 // old tree and gave out equal sequence numbers; a stopped member, or one without a quorum, applied
 // the log across a gap and could lead next.
@@ -475,8 +476,8 @@ mod any_bytes {
     }
 
     proptest! {
-        /// Whatever a client sends, no other client's data come back, all frames sent are whole, what the
-        /// machine keeps is bounded by the bytes sent to it, and others are served as before.
+        /// Whatever a client sends, it gets no other client's data, all frames sent are whole, the machine's memory
+        /// is bounded by the bytes sent to it, and others are served as before.
         #[test]
         fn are_harmless(pieces in prop::collection::vec(piece(), 0..30), greeted: bool) {
             for version in Version::ALL {

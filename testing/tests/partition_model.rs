@@ -2,8 +2,8 @@
 //! do not go back, and the proven bounds of a session end before its nodes are deleted. The naive bound does not.
 //!
 //! A scenario is a seed. `DOCENT_PARTITION_SCENARIOS=100000` plays that number of scenarios instead of 60;
-//! `DOCENT_PARTITION_SEED=7` begins with that one; `DOCENT_PARTITION_TRACE=1` notes each answer. A failure names its scenario
-//! and prints what happened in it.
+//! `DOCENT_PARTITION_SEED=7` begins with seed 7; `DOCENT_PARTITION_TRACE=1` notes each answer. A failure names its
+//! scenario and prints its history.
 
 use docent_protocol::{Decode as _, reply::StatReply};
 use std::{collections::BTreeSet, fmt::Write as _};
@@ -12,7 +12,7 @@ use super::*;
 
 const MEMBERS: usize = 3;
 const CLIENTS: usize = 4;
-/// The time with faults, and the time for which all is healed after it, in milliseconds.
+/// The duration of the faults, and of the healed time after them, in milliseconds.
 const FAULTS: u64 = 40_000;
 const PEACE: u64 = 20_000;
 const REGISTER: &str = "/register";
@@ -61,12 +61,14 @@ enum What {
 /// The bounds of a session, each an instant until which it is believed to exist.
 #[derive(Debug, Clone, Copy, Default)]
 struct Bounds {
-    /// An answered request, plus the timeout.
+    /// When the last answered request was sent, plus the timeout.
     naive: Duration,
-    /// The connect request that made it (R0); an answered write to the leader (R1); a connect request that resumed it,
-    /// with an answered write behind it on that connection (R2).
+    /// The timeout, counted from the latest of these: the connect request that made the session (R0); an answered write
+    /// to the leader (R1); a connect request that resumed the session, if a write behind it on that connection was
+    /// answered (R2).
     proven: Duration,
-    /// When the last answered write was sent: rivals of R3 wait for another timeout after they have seen the node gone.
+    /// When the last answered write was sent. Rivals under R3 wait for another timeout after they have seen the node
+    /// gone.
     written: Duration,
 }
 
@@ -88,8 +90,8 @@ struct Client {
     bounds: Bounds,
 }
 
-/// The other clients only ping and read once they have their node, as most holders do. A ping waits for the unanswered
-/// writes of its session, so a writer notices a cut that the others do not.
+/// The other clients only ping and read once they have their node, as most lock holders do. A ping waits for the
+/// unanswered writes of its session, so a writer notices a cut that the others do not.
 fn is_writer(at: usize) -> bool {
     at.is_multiple_of(2)
 }
@@ -99,8 +101,7 @@ struct Scenario {
     rng: Rng,
     clients: Vec<Client>,
     text: String,
-    /// The sessions that have made their ephemeral node, and those of them whose node a member has deleted, with the
-    /// time.
+    /// The sessions that have made their ephemeral node, with their bounds, and when a member has deleted that node.
     born: BTreeMap<i64, Bounds>,
     deleted: BTreeMap<i64, Duration>,
     seen: [BTreeSet<i64>; MEMBERS],
@@ -111,7 +112,7 @@ struct Scenario {
     unknown: i32,
     /// The number of sessions whose node was deleted before the naive bound.
     naive_failed: u32,
-    /// By how much at most.
+    /// The longest time by which a naive bound outlived its node.
     worst: Duration,
     faults: u32,
 }
@@ -249,7 +250,7 @@ impl Scenario {
         self.look();
     }
 
-    /// Sees which ephemeral nodes the members have.
+    /// Notes which ephemeral nodes the members have, and which of them are gone.
     fn look(&mut self) {
         for member in 0..MEMBERS {
             let Some(owners) = owners(&mut self.b, member) else { continue };
@@ -265,8 +266,8 @@ impl Scenario {
         }
     }
 
-    /// Checks the bounds of a session whose node is gone. A bound that was extended by a reply before the deletion was
-    /// seen counts; one extended later does, too: it would be a belief in a session that has ended.
+    /// Checks the bounds of a session whose node is gone. A bound counts even if it is extended after the deletion was
+    /// seen: that would be a belief in a session that has ended.
     fn check_bounds(&mut self) {
         for (id, bounds) in &self.born {
             let Some(deleted) = self.deleted.get(id) else { continue };
@@ -335,7 +336,8 @@ impl Scenario {
         let member = self.rng.member();
         let peer = std::net::Ipv4Addr::LOCALHOST.into();
         let Some(id) = self.b.machine.handle_connect(self.b.now, member, peer) else { return };
-        // Always the same timeout: a resumption whose reply is lost would shorten the session unseen.
+        // Always the same timeout: with another one, a resumption whose reply is lost would shorten the session
+        // unnoticed.
         self.b.time_out = [2000, 4000, 6000][at % 3];
         let client = &mut self.clients[at];
         client.connection = Some(id);
@@ -378,7 +380,7 @@ impl Scenario {
                 }
                 let text = format!("{at} has {id:x} on {}, {time_out} ms", client.member);
                 if is_new {
-                    // Its node, by the connection's first request.
+                    // The first request of the connection creates the session's node.
                     let connection = client.connection.unwrap();
                     let to_leader = self.b.machine.role(client.member) == Role::Leader;
                     let (xid, what) = (client.next_xid, What::Append);
@@ -425,7 +427,7 @@ impl Scenario {
         assert!(zxid >= client.last_zxid, "{at} goes back from {:x} to {zxid:x}", client.last_zxid);
         client.last_zxid = zxid;
         let timeout = client.timeout;
-        // A belief that has ended is not revived.
+        // A bound that has passed is not extended.
         let extend = |bound: &mut Duration, base: Duration| {
             if now <= *bound {
                 *bound = (*bound).max(base + timeout);
@@ -469,7 +471,7 @@ impl Scenario {
         }
     }
 
-    /// After the peace: one leader, all members alike, nothing acknowledged is lost.
+    /// After the faults are healed: one leader, all members alike, no acknowledged write is lost.
     fn end(&mut self) {
         let leader = self.b.machine.leader().unwrap();
         for member in 0..MEMBERS {
@@ -541,6 +543,6 @@ fn whatever_is_cut_acknowledged_writes_are_kept_and_proven_bounds_hold() {
     println!(
         "{count} scenarios, {faults} faults, {sessions} sessions; {failed} outlived by the naive bound, by {worst:?}"
     );
-    // Such a scenario is not in every small number of them.
+    // A small number of scenarios may contain no such session.
     assert!(count < 60 || failed > 0 && worst > Duration::from_secs(1), "{failed} {worst:?}");
 }

@@ -1,4 +1,5 @@
-//! An ensemble that is cut: the requests its members answer, for how long, and what a client may conclude. Time is virtual.
+//! An ensemble that is cut: the requests its members answer, for how long, and what a client may conclude. Time is
+//! virtual.
 //!
 //! The effects of the cuts were measured on three real 3.8.0 servers; `tests/ensemble` in the root crate has cases
 //! on real ones.
@@ -30,7 +31,7 @@ fn session(
     (id, session, passwd)
 }
 
-/// Whether a node exists, for a new session on a member.
+/// Whether a node exists, as a new session on this member sees it.
 fn exists_on(b: &mut Bench, member: usize, path: &str) -> bool {
     b.time_out = 60_000;
     let (id, ..) = b.connect_to(member);
@@ -101,8 +102,8 @@ fn a_follower_reports_its_sessions_every_half_tick() {
     }
 }
 
-/// A write through a follower is committed and renews nothing by itself: the session expires between two reports,
-/// network and servers healthy, with a timeout below the tick.
+/// A write through a follower is committed, but does not renew the session. With a timeout below the tick, the session
+/// expires between two reports, although network and servers are healthy.
 #[test]
 fn a_write_through_a_follower_does_not_renew_the_session() {
     let mut b = ensemble(6000, 5);
@@ -307,7 +308,8 @@ fn a_sync_on_a_leader_that_lags_is_overtaken_by_nothing() {
     assert_eq!(replies, [(1, zxid + 1), (2, zxid + 1), (3, zxid + 2)]);
 }
 
-/// On a follower, a sync waits among the commits. A leader takes the sync of its own client for a read, which overtakes them.
+/// On a follower, a sync waits for the commits before it. A leader treats a sync of its own client as a read, which
+/// overtakes them.
 ///
 /// Source: `CommitProcessor.needCommit`, `LeaderZooKeeperServer.setupRequestProcessors`.
 // Case (Found in docent itself): the embedded ensemble: a leader that lagged applied all commits
@@ -330,8 +332,8 @@ fn a_leader_that_lags_does_not_catch_up_for_a_sync() {
     assert_eq!(b.exists(clients[0], "/p", false), ErrorCode::Ok);
 }
 
-/// A leader without followers has ordered a create of a session that is resumed on a new connection. All its requests
-/// wait: a search for the node would not find it, and the node may still be created.
+/// A leader without followers has ordered a create of a session that is resumed on a new connection. All requests of
+/// the session wait: a search for the node would not find it, and the node may still be created.
 ///
 /// Source: `CommitProcessor.pendingRequests`, which is keyed by the session.
 // Case (Found in docent itself): the embedded ensemble: a leader without followers answered a

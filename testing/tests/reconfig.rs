@@ -1,4 +1,5 @@
-//! Changes of the members of an ensemble whose links are cut. `tests/ensemble/reconfig.rs` of the workspace has the rest.
+//! Changes of the members of an ensemble whose links are cut. `tests/ensemble/reconfig.rs` of the workspace has the
+//! rest.
 
 use super::*;
 
@@ -47,7 +48,7 @@ fn a_change_needs_a_majority_of_the_new_members() {
     assert_eq!(bench.answers(id).len(), 1);
 }
 
-/// A leader that has left leads no more, although it has not applied the change.
+/// A leader that was removed steps down, even if it has not applied the change.
 ///
 /// Source: `Leader.tryToCommit`.
 #[test]
@@ -60,7 +61,7 @@ fn a_leader_that_lags_steps_down_once_it_has_left() {
     assert!(bench.machine.leader().is_some_and(|next| next != leader));
 }
 
-/// The log of a member that has left prevents no election of the others.
+/// The log of a removed member does not prevent the others from electing a leader.
 ///
 /// Source: `FastLeaderElection.validVoter`.
 #[test]

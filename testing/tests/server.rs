@@ -17,8 +17,8 @@ async fn word(server: &TestingServer, word: &[u8]) -> String {
     text
 }
 
-/// The first connection is served within 20 ms of the call; the best of several, for other programs run
-/// beside.
+/// The first connection is served within 20 ms of the call. The best of several attempts counts,
+/// because other programs run at the same time.
 #[tokio::test]
 async fn it_starts_at_once() {
     let mut best = Duration::MAX;
@@ -31,7 +31,7 @@ async fn it_starts_at_once() {
     assert!(best < Duration::from_millis(20), "{best:?}");
 }
 
-/// The beginning of a line, up to its value, and the number of lines that begin so.
+/// The part of each line in front of `end`, of the lines that have it.
 fn names<'a>(text: &'a str, end: &str) -> Vec<&'a str> {
     text.lines().filter_map(|line| Some(line.split_once(end)?.0)).collect()
 }
@@ -73,7 +73,7 @@ async fn four_letter_words_are_answered() {
     // kazoo's `server_version` reads the number.
     let envi = word(&server, b"envi").await;
     assert!(envi.starts_with("Environment:\nzookeeper.version=3.8.0-"), "{envi}");
-    // As a 3.8.0: ZooKeeper's own tests look for `java.version`.
+    // The names that a 3.8.0 shows. ZooKeeper's own tests look for `java.version`.
     let of_java = [
         "zookeeper.version",
         "host.name",
@@ -104,7 +104,7 @@ async fn four_letter_words_are_answered() {
     assert_eq!(names(&word(&server, b"dirs").await, ": "), ["datadir_size", "logdir_size"]);
     assert_eq!(word(&server, b"hash").await, "");
 
-    // A session with an ephemeral node and three watches, of which the one of children is not shown.
+    // A session with an ephemeral node and three watches; the child watch is not shown.
     let id = format!("{:#x}", client.session_id);
     client.send_op(OpCode::Create, &create("/e", b"", 1)).await;
     client.answer().await.unwrap();
@@ -161,7 +161,7 @@ async fn four_letter_words_are_answered() {
     assert_eq!(word(&server, b"gtmk").await, "306");
     assert_eq!(word(&server, b"stmk\0\0\0\0\0\0\0\x02").await, "2");
     assert_eq!(word(&server, b"gtmk").await, "2");
-    // No word: a length over every limit.
+    // Not a word: as a length, it is above every limit.
     assert_eq!(word(&server, b"wxyz").await, "");
 }
 
@@ -190,7 +190,7 @@ async fn stop_and_restart_keep_everything_but_connections() {
     assert_eq!(again.call(&exists("/e")).await.unwrap().header.err, ErrorCode::Ok);
 }
 
-/// By the clock, without a call: the alarm of a server rings by itself.
+/// The alarm of the server expires the session, without any call.
 #[tokio::test]
 async fn a_silent_session_expires_by_the_clock() {
     let ms = Duration::from_millis;

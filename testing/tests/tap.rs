@@ -107,7 +107,7 @@ async fn the_delays_in_progress_can_be_ended() {
             (Fault::delay_reply(OpCode::Exists, longer), Record::is_reply as fn(&Record, _) -> _),
             (Fault::delay_request(OpCode::Exists, longer), Record::is_request),
         ] {
-            // Of no delay in progress, nothing is left.
+            // If no delay is in progress, this has no effect on later ones.
             tap.end_delays();
             tap.inject(fault);
             let mut records = tap.subscribe();

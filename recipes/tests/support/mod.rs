@@ -79,7 +79,7 @@ async fn forward(
                 return;
             }
         }
-        // The other side has gone, too, if it fails.
+        // A failure means that the other side has gone, too.
         let _ = to.shutdown().await;
     });
     let mut bytes = vec![0; 1 << 16];

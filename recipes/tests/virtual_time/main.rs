@@ -25,7 +25,7 @@ use support::InProcess;
 /// The session timeout of most clients.
 const T: Duration = Duration::from_secs(6);
 
-/// A server, and the clock of all.
+/// A server, and the clock of its clients.
 struct World {
     server: Arc<TestingServer>,
     clock: Clock,

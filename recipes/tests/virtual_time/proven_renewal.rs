@@ -1,5 +1,5 @@
-//! The renewal of proven bounds by holds and leaderships, in virtual time: its pace and its cost, what it must not do on
-//! servers where it can prove nothing, and when a bound is over.
+//! The renewal of proven bounds by holds and leaderships, in virtual time: its pace and its cost, its limits on
+//! servers where it proves nothing, and the end of a bound.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl World {
         self.clock.now() < leadership.proven_until()
     }
 
-    /// Sleeps, while the bound of a guard stays ahead.
+    /// Sleeps, and asserts that the guard's proven bound stays ahead.
     async fn sleep_proven(&self, guard: &LockGuard, duration: Duration) {
         let end = self.clock.now() + duration;
         while self.clock.now() < end {
@@ -53,7 +53,7 @@ async fn any_interval_of_renewals_keeps_the_bound_ahead() {
         let client = world.client().await;
         let guard = hold(&client, PATH, every).await;
         world.sleep_proven(&guard, MINUTE).await;
-        // A tenth of the session timeout, and half of it.
+        // From one per half of the session timeout to one per tenth of it.
         let connections = client.metrics().connections;
         assert!((19..=101).contains(&connections), "{every:?}: {connections} connections");
         guard.release().await.unwrap();
@@ -76,7 +76,7 @@ async fn many_holds_reconnect_no_more_often_than_one() {
     assert!(connections <= 101, "{connections} connections");
 }
 
-/// The bound of the session's creation ends while the first renewal is made, of which the caller has seen nothing.
+/// The bound of the session's creation ends during the first renewal, before the caller has seen any bound.
 // Case (Found in docent itself): a hold that began just before the end of a proven bound was never
 // proven: the bound ended during the first renewal.
 #[tokio::test(start_paused = true)]
@@ -126,7 +126,7 @@ async fn a_full_queue_ends_no_strict_hold() {
     client.close().await.unwrap();
 }
 
-/// A leadership is cloned and outlives its end; the next leader does not wait for its bound.
+/// A clone of a leadership outlives its end; the next leader does not wait for its bound.
 // Case (Found in docent itself): a leadership that had ended, and a hold whose node was known to be
 // deleted, had a proven bound ahead, beside the next leader or holder.
 #[tokio::test(start_paused = true)]
@@ -157,7 +157,7 @@ async fn a_leadership_that_has_ended_has_no_proven_bound() {
 async fn a_hold_whose_node_is_known_to_be_deleted_has_no_proven_bound() {
     let world = World::new().await;
     let (client, other) = (world.client().await, world.client().await);
-    // Seen by its renewal, and by its watch.
+    // The deletion is noticed by the renewal, and by the watch.
     for is_watched in [false, true] {
         let guard = hold(&client, PATH, EVERY).await;
         assert!(world.is_proven(&guard));
@@ -226,7 +226,7 @@ async fn a_hold_whose_node_goes_before_its_first_renewal_is_not_returned() {
     assert!(lease.is_held() && world.is_proven(&lease));
 }
 
-/// A leadership that does not begin, because the connection was lost behind the listing, leaves no node to the next
+/// A leadership that does not begin, because the connection was lost after the listing, leaves no node to the next
 /// attempt: a participant has one node.
 // Case (Found in docent itself): a selector that lost its connection while it was granted had a
 // second node, until the background had deleted the first.
@@ -245,7 +245,7 @@ async fn a_selector_that_lost_its_connection_while_it_was_granted_has_one_node()
         while children() == 0 {
             sleep(LATENCY / 10).await;
         }
-        // Behind the listing, while the first renewal reconnects.
+        // After the listing, while the first renewal reconnects.
         sleep(LATENCY * 5 / 2).await;
         world.server.machine(|machine, now| machine.stop_member(now, 0));
         sleep(outage).await;
@@ -258,7 +258,7 @@ async fn a_selector_that_lost_its_connection_while_it_was_granted_has_one_node()
     }
 }
 
-/// A Keeper resumes no session, so that a planned reconnect ends the locks of the client. It is not repeated.
+/// A Keeper resumes no session, so a planned reconnect ends the locks of the client. It is not repeated.
 // Case (Renewed holds): a Keeper.
 // Case (Found in docent itself): each renewal of a proven bound lost the session on a Keeper, which
 // resumes none, and with it all locks of the client.
@@ -272,7 +272,7 @@ async fn renewals_lose_one_session_of_a_keeper_at_most() {
         }
         let client = world.client().await;
         let lost = hold(&client, PATH, EVERY).await;
-        // On the older one, sessions were lost before, to an operation that it does not know.
+        // The older one has lost sessions before, to an operation that it does not know.
         let is_lost = timeout(MINUTE, lost.lost()).await.is_ok();
         assert_eq!(is_lost, version == server::Version::Keeper26, "{version:?}");
         drop(lost);
@@ -291,7 +291,7 @@ async fn renewals_lose_one_session_of_a_keeper_at_most() {
     }
 }
 
-/// Of a session from another process nothing can be proved, and no reconnect is spent on it.
+/// Nothing can be proved about a session from another process, and no reconnect is spent on it.
 // Case (Found in docent itself): renewals reconnected for nothing: for a session that was handed
 // in, and twice as often for a lock node that may not be read.
 #[tokio::test(start_paused = true)]

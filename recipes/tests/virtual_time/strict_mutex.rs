@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use crate::{T, World, options, support::InProcess};
 
 const PATH: &str = "/locks/strict";
-/// What a rival waits for: the claim and 1 % of it.
+/// The wait of a rival: the claim and 1 % of it.
 const WAIT: Duration = Duration::from_millis(6_060);
 /// More than any step takes in virtual time.
 const SOON: Duration = Duration::from_millis(500);
@@ -72,7 +72,7 @@ async fn a_released_strict_lock_is_acquired_without_a_wait() {
     }
 }
 
-/// The holder still believes in its hold when the rival sees its node gone: the rival waits for it.
+/// The holder still believes in its hold when the rival sees its node gone: the rival waits until the claim has ended.
 // Case (Strict mutexes): the session of a holder is killed while its claim lasts: the rival waits
 // for the claim and 1 %.
 #[tokio::test(start_paused = true)]
@@ -100,7 +100,6 @@ async fn a_rival_of_a_lost_hold_waits_for_its_claim() {
     }
 }
 
-/// The wait is that of the holder, not of the rival.
 // Case (Strict mutexes): sessions with different timeouts: the wait is that of the holder.
 #[tokio::test(start_paused = true)]
 async fn a_rival_waits_for_the_claim_in_the_record() {
@@ -137,7 +136,7 @@ async fn a_deleted_lock_node_ends_the_strict_hold_and_the_rival_waits_all_the_sa
     next.release().await.unwrap();
 }
 
-/// A server that is silent renews nothing: the hold ends at its proven bound, and a late reply does not revive it.
+/// A silent server renews nothing: the hold ends at its proven bound, and a late reply does not revive it.
 #[tokio::test(start_paused = true)]
 async fn a_strict_hold_ends_at_its_proven_bound_and_is_never_revived() {
     let world = World::new().await;
@@ -161,7 +160,7 @@ async fn a_strict_hold_ends_at_its_proven_bound_and_is_never_revived() {
         assert!(!guard.is_held() && guard.guarded().is_err(), "revived");
     }
     drop(guard);
-    // The holder has given it back, if its session was there; otherwise the rival waits.
+    // The holder has released the lock if its session still existed; otherwise the rival waits.
     let again = mutex(&world.client().await).acquire().await.unwrap();
     again.release().await.unwrap();
 }
@@ -185,7 +184,7 @@ async fn an_idle_strict_hold_sends_three_renewals_per_claim() {
     guard.release().await.unwrap();
 }
 
-/// Each one waits for itself: what another one has waited does not count.
+/// Each rival waits for the whole time: the wait of another one does not count.
 // Case (Strict mutexes): a rival that gives up: no other one profits from its wait.
 #[tokio::test(start_paused = true)]
 async fn a_rival_that_gives_up_leaves_no_mark() {
@@ -207,8 +206,8 @@ async fn a_rival_that_gives_up_leaves_no_mark() {
     guard.release().await.unwrap();
 }
 
-/// The node of a rival is gone with its session, and it queues again. What it knows of the lost holder stays true: it has
-/// waited from when it saw that the node of the holder was gone.
+/// A rival loses its node with its session, and queues again. Its wait still counts from when it saw that the
+/// holder's node was gone.
 #[tokio::test(start_paused = true)]
 async fn a_rival_whose_session_ends_waits_once() {
     let world = World::new().await;
@@ -273,7 +272,7 @@ async fn a_strict_mutex_replaces_no_record_that_it_cannot_read() {
     }
 }
 
-/// A record that is changed by a hand while the lock is held: the hold ends with the next renewal.
+/// The record is changed by hand while the lock is held: the hold ends with the next renewal.
 // Case (Found in docent itself): a strict hold whose record was replaced by another one kept its
 // bound ahead.
 #[tokio::test(start_paused = true)]
@@ -315,7 +314,7 @@ async fn tokens_rise_from_record_to_record() {
     guard.release().await.unwrap();
 }
 
-/// No token of this ensemble is above that of the record, and none will be for long.
+/// No token of this ensemble is above that of the record, and none will be for a long time.
 // Case (Found in docent itself): a strict record that was copied from another ensemble made each
 // acquire fail with `NoNode`, after a wait for a holder that is elsewhere.
 #[tokio::test(start_paused = true)]
@@ -363,7 +362,7 @@ async fn late_replies_renew_a_strict_hold_from_their_send_times() {
     transport.set_latency(2 * T);
     let stalled = world.clock.now();
     guard.lost().await;
-    // By the end of its session or of its claim, whichever is first.
+    // The hold ends with its session or with its claim, whichever is first.
     assert!(world.clock.now() <= stalled + T && guard.proven_until() <= stalled + T);
 }
 
@@ -382,7 +381,7 @@ async fn a_grant_that_is_too_large_leaves_no_node() {
     free.unwrap().release().await.unwrap();
 }
 
-/// A read-only server shows what its log has, committed or not.
+/// A read-only server shows the writes in its log, committed or not.
 // Case (Found in docent itself): a strict mutex believed a read-only server, which may show writes
 // that were never committed (read, not seen).
 #[tokio::test(start_paused = true)]

@@ -302,7 +302,7 @@ mod tests {
         assert!(hosts.not_before() > now);
     }
 
-    /// They share the rest of the session timeout.
+    /// The servers not yet tried share the rest of the session timeout.
     // Case (Found in docent itself): no test held these rules: the servers not yet tried share the
     // rest of the session timeout; the other half of a half-removed mode is removed; a read between
     // two connections relies on the watch requests in front of it; refusals are forgotten with
@@ -316,7 +316,7 @@ mod tests {
         for untried in [3, 2, 1, 3, 2] {
             assert_eq!(hosts.untried(), untried);
             hosts.advance();
-            // Never none: the server of the attempt needs its share.
+            // Never 0: the server of the attempt needs its share.
             assert_eq!(hosts.untried(), (untried - 1).max(1));
             hosts.failed(now, LONGEST);
         }
@@ -394,7 +394,7 @@ mod tests {
         assert!(left[1..4].iter().all(|count| (900..1100).contains(count)), "{left:?}");
     }
 
-    /// If that server is silent, a second attempt on it would cost the session (T/3 on top of 2/3 T).
+    /// If the server in use is silent, a second attempt on it would cost the session (T/3 on top of 2/3 T).
     #[test]
     fn the_server_in_use_is_the_last_to_be_tried_after_a_change_of_the_list() {
         let mut stayed = 0;
@@ -561,7 +561,7 @@ mod tests {
         assert!(first[2] == 0 && first[1] > 250 && first[3] > 250, "{first:?}");
     }
 
-    /// The share of each server is not an even one.
+    /// With costs, the servers do not have equal shares.
     #[test]
     fn with_costs_a_client_leaves_only_a_server_that_is_gone() {
         for seed in 0..100 {

@@ -268,7 +268,8 @@ mod tests {
         SINCE.map(|(op, _)| op).into_iter().filter(|op| operations.lacks(*op)).collect()
     }
 
-    /// A network that breaks twice while a create2 is in flight is no old server: only the recipes take another operation.
+    /// Connections lost twice while a create2 was in flight do not prove an old server: only the recipes use another
+    /// operation.
     // Case (Found in docent itself): two connections that broke while a create2 was in flight
     // counted as a server without it, and calls of the application were refused for that.
     #[test]
@@ -307,7 +308,7 @@ mod tests {
         assert!(!operations.lacks(OpCode::GetData));
     }
 
-    /// What a server does not know, it does not know the successors of; a disabled operation proves nothing.
+    /// A server that does not know an operation does not know its successors; a disabled operation proves nothing.
     #[test]
     fn a_refusal_says_it_of_later_operations_too() {
         let lacking_with = |refused: OpCode| {
@@ -331,7 +332,7 @@ mod tests {
         assert!(!operations.lacks(OpCode::AddWatch) && operations.lacks(OpCode::GetEphemerals));
     }
 
-    /// What closes the connection behind create2, and ends the session with it, has multiRead at most.
+    /// A server that closes the connection after create2, and ends the session with it, knows multiRead at most.
     #[test]
     fn a_silent_end_behind_create2_says_it_of_the_others_too() {
         let operations = Operations::default();
@@ -346,7 +347,7 @@ mod tests {
         assert_eq!(lacking(&operations), []);
     }
 
-    /// The connection that a refusal costs is none of those after which it is asked for again.
+    /// The reconnect after a refusal does not count as one after which the operation is sent again.
     #[test]
     fn a_finding_ends_with_a_reconnect_after_a_minute() {
         let at = |seconds: u64| Instant::from_nanos(seconds * 1_000_000_000);
@@ -360,7 +361,7 @@ mod tests {
         assert!(operations.lacks(OpCode::MultiRead));
         operations.review(at(1_000));
         assert_eq!(lacking(&operations), []);
-        // Found again: connections that break often cost no more than one each minute.
+        // Refused again: if connections break often, this costs no more than one of them each minute.
         assert!(operations.set_missing(OpCode::AddWatch, REFUSED));
         operations.note_connection();
         operations.review(at(1_001));
@@ -371,7 +372,7 @@ mod tests {
         }
         operations.review(at(1_061));
         assert_eq!(lacking(&operations), []);
-        // Found without a reply.
+        // Found by closed connections, without a reply.
         assert!(operations.set_missing(OpCode::AddWatch, CLOSED));
         for seconds in [2_000, 3_000] {
             operations.note_connection();

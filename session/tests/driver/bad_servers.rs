@@ -14,12 +14,12 @@ use crate::support::*;
 /// More than the pauses allow in a minute: the first pauses are short, then there is one in 2.5 to 5 s.
 const ATTEMPTS_IN_A_MINUTE: usize = 40;
 
-/// Lets a minute pass.
 async fn a_minute() {
     tokio::time::sleep(ms(60_000)).await;
 }
 
-/// Nothing, each first frame that is no handshake, and a refused session: named, and the next attempt after a pause.
+/// The server closes the connection, sends a first frame that is not a handshake, or refuses the session. The error
+/// says so, and the next attempt follows after a pause.
 // Case (Pitfalls of the wire, 8): a first frame that is no handshake.
 // Case (What broke other clients): ten thousand connects in a second.
 // Case (Failure cases, 5): HTTP, TLS, rubbish for a handshake.
@@ -97,14 +97,14 @@ async fn a_reply_that_cannot_be_read_fails_only_its_own_request() {
     assert_eq!(net.attempts(), 1);
 }
 
-/// The error names it, and other requests continue.
+/// The error names the operation, and other requests continue.
 // Case (Found in docent itself): a bad answer to a multi read was named as one to a multi.
 #[tokio::test(start_paused = true)]
 async fn a_bad_answer_to_several_operations_names_the_operations() {
     let (client, mut conn, _net) = connected().await;
     let reads = client.multi_read(&[Read::GetData("/a")]);
     let writes = client.transaction().delete("/a", None).commit();
-    // The end at once: no results.
+    // The end of the list at once: no results.
     let end = [0xFF, 0xFF, 0xFF, 0xFF, 1, 0xFF, 0xFF, 0xFF, 0xFF];
     for body in [&[], &end[..]] {
         let (xid, _) = conn.request().await;
@@ -174,7 +174,7 @@ async fn the_result_of_another_operation_is_no_result() {
     }
 }
 
-/// Of a sequential node with digits behind the path, of another one without; below the chroot.
+/// For a sequential node, the path has digits behind it, for another one it has none; below the chroot.
 #[tokio::test(start_paused = true)]
 async fn the_path_in_the_reply_to_a_create_is_the_one_asked_for() {
     use CreateMode::{Persistent, PersistentSequential as Sequential};

@@ -10,7 +10,7 @@ fn claim(client: &Client) -> SessionClaim {
     client.session().expect("a session").claim()
 }
 
-/// Polls it once more, with all that is ready done first.
+/// Lets all ready tasks run, then polls the future once.
 async fn is_lost(lost: &mut std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
     for _ in 0..20 {
         tokio::task::yield_now().await;
@@ -93,7 +93,7 @@ async fn a_claim_follows_a_deadline_that_comes_nearer() {
     drop(conn);
 }
 
-/// Polled where there is no runtime, and when the client's has ended.
+/// Polled where there is no runtime, and after the client's runtime has ended.
 #[test]
 fn a_claim_is_waited_for_outside_a_runtime_and_ends_with_the_clients() {
     let runtime = tokio::runtime::Builder::new_current_thread()

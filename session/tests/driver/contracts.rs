@@ -62,8 +62,8 @@ async fn a_dropped_watch_response_leaves_no_watch_behind() {
     assert_eq!(pending_and_watches(&client), (0, 0));
 }
 
-/// The next connection does not read the rest of a broken stream, and the requests that were waiting
-/// behind it are not taken for sent.
+/// The next connection does not read the rest of a broken stream, and the requests queued behind it do not count as
+/// sent.
 // Case (Failure cases, 3): invalid lengths.
 #[tokio::test(start_paused = true)]
 async fn rubbish_breaks_one_connection_only() {

@@ -1,4 +1,4 @@
-//! The servers of `dns-srv://name`, by a network with the SRV records of the test.
+//! The servers of `dns-srv://name`, with SRV records that the test sets.
 
 use std::{
     io,
@@ -43,7 +43,7 @@ impl Transport for Dns {
         Box::pin(async move {
             match found {
                 Some(Ok(names)) => {
-                    // "itself" is no server.
+                    // A port of 0 marks "itself" as no server.
                     let port = |name: &str| u16::from(name != "itself");
                     let host = |name: &&str| Host { name: (*name).to_owned(), port: port(name) };
                     Ok(names.iter().map(host).collect())
@@ -95,7 +95,7 @@ async fn asked(net: &mut Net) -> Conn {
     conn
 }
 
-/// Whose connection is answered.
+/// Asserts that the client uses this connection.
 async fn is_connected_by(client: &Client, conn: &mut Conn) {
     let read = client.get_data("/a");
     assert!(conn.answer_data(b"").await.contains("/app/a"));
@@ -131,7 +131,7 @@ async fn changed_srv_records_are_used_by_the_next_attempt() {
     let (config, mut world) = World::new(None);
     let client = config.start().unwrap();
     world.next_lookup_finds(None).await;
-    // That one does not end.
+    // The lookup before does not end.
     world.next_lookup_finds(Some(Ok(&["one"]))).await;
     let (mut conn, _) = world.net.serve_for(7, 600_000).await;
     assert_eq!(conn.host.name, "one");

@@ -20,7 +20,7 @@ fn runtimes() -> [fn() -> Runtime; 2] {
     ]
 }
 
-/// A server that outlives the programs.
+/// A server that outlives the clients' runtimes.
 struct Stage {
     runtime: Runtime,
     server: TestingServer,
@@ -42,7 +42,7 @@ impl Stage {
         config.with_session_timeout(ms(60_000))
     }
 
-    /// Waits until there is no session: far less than one lasts.
+    /// Waits until there is no session, for much less than the session timeout.
     fn is_left_empty(&self, what: &str) {
         let left = async || self.server.session_ids().is_empty();
         self.runtime.block_on(eventually(what, left));
@@ -183,7 +183,7 @@ fn a_session_that_was_detached_is_not_closed_by_the_end_of_the_runtime() {
     }
 }
 
-/// Its holder relies on the session, as far as it can know.
+/// The holder of the client still relies on the session.
 #[test]
 fn a_client_that_outlives_its_runtime_keeps_its_session() {
     let stage = Stage::set();

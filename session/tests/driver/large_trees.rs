@@ -15,7 +15,7 @@ async fn create(client: &Client, paths: &[String]) {
     }
 }
 
-/// Deep, wide, and both: neither the stack nor the queue grows with it.
+/// Deep, wide, and both: the stack and the queue do not grow with the tree.
 // Case (Contracts of a call): a large tree is deleted.
 #[tokio::test]
 async fn a_tree_of_100_000_nodes_is_deleted() {

@@ -1,8 +1,8 @@
 //! The driver and the client, on a server that is scripted by the test.
 //!
 //! Connections are pipes in memory and time is tokio's paused clock: it jumps to the next timer when all
-//! are idle, so a timeout of a minute takes no time, and a busy loop never ends. What has to be a real
-//! socket is in `sockets`.
+//! tasks are idle, so a timeout of a minute takes no time, and a busy loop never ends. Tests that need
+//! real sockets are in `sockets`.
 
 #![allow(
     clippy::unwrap_used,

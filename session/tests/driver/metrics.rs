@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::support::*;
 
-/// The sum of each value by its name; of a histogram, the number of its values.
+/// The sum of each value by its name; for a histogram, the number of its values.
 #[derive(Clone, Default)]
 struct Sums(Arc<Mutex<BTreeMap<String, f64>>>);
 

@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use super::*;
 use crate::support::*;
 
-/// A gate on the way of each step, and the number of steps that are at it.
+/// A gate that each step has to pass, and the number of steps that wait at it.
 #[derive(Default)]
 struct Gate {
     is_open: Mutex<bool>,

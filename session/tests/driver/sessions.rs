@@ -20,7 +20,7 @@ async fn a_reconnect_keeps_the_session_and_sets_its_watches_again() {
     let (xid, request) = conn.request().await;
     assert_eq!(xid, xid::SET_WATCHES);
     assert!(request.contains(r#"data_watches: ["/a"]"#), "{request}");
-    // It comes before the reply.
+    // The event comes before the reply.
     conn.event(EventType::NodeDataChanged, "/a").await;
     conn.reply(xid, 80, ErrorCode::Ok, &[]).await;
     let event = soon("the event", watcher.next()).await.unwrap();
@@ -64,7 +64,7 @@ async fn an_expired_session_is_lost_once_and_a_new_one_made() {
     drop(call);
 }
 
-/// A session timeout without limit is no overflow.
+/// A session timeout without a limit does not overflow.
 #[tokio::test(start_paused = true)]
 async fn settings_at_their_limits_are_no_panic() {
     let (dialer, mut net) = net();

@@ -1,5 +1,5 @@
 //! One server of several is silent: it accepts connections, or not even those. While another one serves, no
-//! connect and no request fails for it.
+//! connect and no request fails because of it.
 
 use docent_session::runtime::ByteStream;
 
@@ -22,7 +22,7 @@ impl Transport for BlackHole {
     }
 }
 
-/// Serves every connection, but those to hosts of these names, which are accepted and left without a reply.
+/// Serves every connection, except to hosts of these names: those are accepted and left without a reply.
 fn serve_but(mut net: Net, silent: &'static [&'static str]) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         let mut kept = Vec::new();
@@ -47,7 +47,7 @@ fn serve_but(mut net: Net, silent: &'static [&'static str]) -> tokio::task::Join
 }
 
 fn three(seed: u64) -> Config {
-    // Everything else as it comes: sessions of 60 s, connections within 15 s.
+    // All else is the default: sessions of 60 s, connections within 15 s.
     Config::new("one:1,two:1,three:1").unwrap().with_seed(seed)
 }
 

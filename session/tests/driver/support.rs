@@ -37,13 +37,13 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// To measure from.
+/// The current instant, from which the test measures.
 #[expect(clippy::disallowed_methods, reason = "the clock of the test")]
 pub(crate) fn stopwatch() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
 
-/// Ends a wait that would not.
+/// Fails the test if the future is not ready within [`LONG`].
 pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
     match tokio::time::timeout(LONG, future).await {
         Ok(output) => output,
@@ -51,7 +51,7 @@ pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
     }
 }
 
-/// Waits until a condition holds, in real time: for what cannot call us back. Far less than a session lasts there.
+/// Waits until a condition holds, at most 20 s in real time: far less than a session lasts in these tests.
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let until = stopwatch() + ms(20_000);
     while !holds().await {
@@ -116,7 +116,7 @@ impl Net {
         self.serve_for(session_id, 6000).await
     }
 
-    /// As [`serve`](Self::serve), with another timeout, in milliseconds.
+    /// Like [`serve`](Self::serve), with another timeout, in milliseconds.
     pub(crate) async fn serve_for(&mut self, session_id: i64, time_out: i32) -> (Conn, Asked) {
         let mut conn = self.accept().await;
         let asked = conn.handshake().await;
@@ -129,13 +129,13 @@ impl Net {
         self.attempts.load(Ordering::Relaxed)
     }
 
-    /// Counts attempts when the network itself is elsewhere.
+    /// Counts the attempts, for tests that have given the network away.
     pub(crate) fn counter(&self) -> impl Fn() -> usize + use<> {
         let attempts = Arc::clone(&self.attempts);
         move || attempts.load(Ordering::Relaxed)
     }
 
-    /// Whether a connection waits to be accepted.
+    /// Whether no connection waits to be accepted.
     pub(crate) fn is_quiet(&self) -> bool {
         self.arrivals.is_empty()
     }
@@ -197,7 +197,7 @@ impl Conn {
         soon("a request", self.maybe_request()).await.expect("a request before the end")
     }
 
-    /// As [`request`](Self::request); `None` when the client has closed.
+    /// Like [`request`](Self::request); `None` when the client has closed.
     pub(crate) async fn maybe_request(&mut self) -> Option<(i32, String)> {
         loop {
             let payload = self.frame().await?;
@@ -315,7 +315,7 @@ pub(crate) async fn connected() -> (Client, Conn, Net) {
     connected_with(config(), 6000).await
 }
 
-/// As [`connected`], with these settings and this session timeout, in milliseconds.
+/// Like [`connected`], with these settings and this session timeout, in milliseconds.
 pub(crate) async fn connected_with(config: Config, time_out: i32) -> (Client, Conn, Net) {
     let (dialer, mut net) = net();
     let client = start(config, dialer);

@@ -1,4 +1,4 @@
-//! Limits of the time of one call: each kind of future, its outcome, and what is left of it.
+//! Time limits of single calls: each kind of future, its outcome, and the request that it leaves.
 
 use std::{
     future::{Future as _, poll_fn},
@@ -154,7 +154,7 @@ async fn a_create_with_parents_and_a_wait_have_one_limit() {
     assert_eq!(refusal(waited), LATE);
 }
 
-/// Settings are refused by what makes a client of them, before a connection is made.
+/// Settings are checked when a client is made of them, before a connection is made.
 #[tokio::test(start_paused = true)]
 async fn a_setting_that_is_not_allowed_is_named_by_the_connect() {
     let (dialer, net) = net();

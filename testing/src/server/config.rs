@@ -32,8 +32,8 @@ pub struct Config {
     pub super_digest: Option<String>,
     /// `reconfigEnabled`: whether clients may change the members of the ensemble. Default: false.
     pub reconfig_enabled: bool,
-    /// `standaloneEnabled`: whether a single server is no ensemble. If not, it is an ensemble of one member, whose
-    /// members can be changed. Default: true.
+    /// `standaloneEnabled`: whether a single server runs without an ensemble. If false, it is an ensemble of one
+    /// member, whose members can be changed. Default: true.
     pub standalone_enabled: bool,
     /// `enforceQuota`: whether changes over the hard limit of a quota are refused, by 3.8 and 3.9. Default: false.
     pub enforce_quota: bool,
@@ -61,11 +61,11 @@ pub struct Config {
     /// The number of servers in the ensemble. 1: a stand-alone server, unless
     /// [`standalone_enabled`](Self::standalone_enabled) is false.
     pub servers: usize,
-    /// The seed of all values that are not an input: session ids, and the choices of faults.
+    /// The seed of all generated values: session ids, and the choices of faults.
     pub seed: u64,
     /// The wall clock at instant zero, in milliseconds since 1970. `None`: a fixed instant for an
-    /// [`Ensemble`](super::Ensemble); a listening server follows the wall clock of the system, ahead by as much as tokio's
-    /// clock is in a test that pauses it.
+    /// [`Ensemble`](super::Ensemble); a listening server follows the system's wall clock. In a test that pauses
+    /// tokio's clock, the server is ahead of the wall clock by as much as tokio's clock is.
     pub epoch_ms: Option<i64>,
 }
 

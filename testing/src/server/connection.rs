@@ -76,7 +76,7 @@ pub(crate) struct Connection {
     pub(crate) timeout: u64,
     /// The requests without a reply, in order. Empty unless one of them waits for the leader.
     pub(super) waiting: VecDeque<Waiting>,
-    /// Whether the client has closed it, and the server has not heard of that.
+    /// Whether the client has closed the connection and the server has not noticed yet.
     pub(crate) is_abandoned: bool,
     /// The authenticated ids; the address comes first.
     pub(crate) ids: Arc<[Ident]>,
@@ -157,7 +157,7 @@ impl Connection {
         }
         let Some(&start) = self.input.first_chunk::<{ frame::LENGTH_SIZE }>() else {
             if std::mem::take(&mut self.is_input_large) {
-                // The rest goes to a buffer of its size; the large one is given back.
+                // The rest moves to a buffer of its own size, and the large one is freed.
                 self.is_input_large = self.input.len() > KEPT;
                 self.input = BytesMut::from(&self.input[..]);
             }
@@ -253,7 +253,7 @@ impl Connection {
         } else {
             out.extend_from_slice(&self.output);
         }
-        // No more than a few frames' worth is kept for the next ones.
+        // A large buffer is not kept for later frames.
         let is_large = out.len() > KEPT || self.output.capacity() > KEPT;
         self.output.clear();
         if is_large {
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(c.next_input(), Input::Broken);
     }
 
-    /// A frame of 1 MB is the last owner of its memory once the input is empty, also if another frame has begun.
+    /// Once a frame of 1 MB has been taken, the connection keeps none of its memory, even if another frame has begun.
     // Case (Found in docent itself): the embedded server: a connection kept the memory of its
     // largest frame, in each direction.
     #[test]
@@ -322,7 +322,7 @@ mod tests {
             c.take_output(&mut out);
             assert_eq!(out.len(), before.len() + 1_000_000);
             assert!(c.output.capacity() <= KEPT, "{}", c.output.capacity());
-            // Nor does it come back with the buffer of the other side.
+            // The caller's large buffer, which `take_output` swaps in, is not kept either.
             out.clear();
             c.output.put_slice(b"small");
             c.take_output(&mut out);

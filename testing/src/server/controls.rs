@@ -40,8 +40,8 @@ impl Ensemble {
         }
     }
 
-    /// Sets the address of a member for clients, which `/zookeeper/config` and the word `conf` show: as that by TLS if the
-    /// server has TLS, and its version shows such addresses. It is called before a client uses it: no watch fires.
+    /// Sets the client address of a member, which `/zookeeper/config` and the word `conf` show. It is the TLS address
+    /// if the server has TLS and its version shows such addresses. Call this before a client connects: no watch fires.
     pub fn set_client_address(&mut self, member: usize, host: &str, port: u16) {
         if let Some(member) = self.members.get_mut(member) {
             member.client_port = port;
@@ -55,8 +55,8 @@ impl Ensemble {
         }
     }
 
-    /// Sets `maxSessionTimeout`, as a restart with another configuration does. A session has its new timeout from its next
-    /// connection on.
+    /// Sets `maxSessionTimeout`, as a restart with another configuration does. A session has its new timeout from its
+    /// next connection on.
     pub fn set_max_session_timeout(&mut self, timeout: Duration) {
         self.config.max_session_timeout = timeout;
     }
@@ -138,8 +138,8 @@ impl Ensemble {
         self.pump();
     }
 
-    /// Takes the log and all data from a stopped member: it forgets what it has accepted. Only for a planted fault of the
-    /// simulator: docs/SIMULATION.md.
+    /// Deletes the log and all data of a stopped member, so that it forgets what it has accepted. Only for a planted
+    /// fault of the simulator: docs/SIMULATION.md.
     #[cfg(docent_sim)]
     pub fn forget(&mut self, at: usize) {
         let membership = self.membership_of(at);
@@ -155,14 +155,15 @@ impl Ensemble {
         }
     }
 
-    /// Lets leaders commit what no majority has accepted. Only for a planted fault of the simulator: docs/SIMULATION.md.
+    /// Lets leaders commit changes that no majority has accepted. Only for a planted fault of the simulator:
+    /// docs/SIMULATION.md.
     #[cfg(docent_sim)]
     pub const fn commit_alone(&mut self) {
         self.controls.commits_alone = true;
     }
 
     /// Pauses a member, as SIGSTOP does: its timers stand still and it handles nothing, but its connections hold, and
-    /// new ones are made. What is sent to it waits.
+    /// new ones are made. Messages and bytes for it wait.
     pub fn pause_member(&mut self, now: Duration, member: usize) {
         self.set_now(now);
         if self.role(member) != Role::Down
@@ -172,7 +173,7 @@ impl Ensemble {
         }
     }
 
-    /// Lets a paused member go on. It handles what has been sent to it, its timers run from now on. With
+    /// Resumes a paused member. It handles the messages sent to it meanwhile, and its timers run from now on. With
     /// `clients_first`, a leader answers its waiting clients before it hears that it is deposed.
     pub fn resume_member(&mut self, now: Duration, at: usize, clients_first: bool) {
         self.set_now(now);
@@ -192,7 +193,7 @@ impl Ensemble {
         if clients_first {
             self.read_waiting(at);
         }
-        // What the clients' requests have caused comes behind what has waited.
+        // Messages caused by the clients' requests are at the end of `unread`, behind those that have waited.
         let unread = self.members.get_mut(at).map(|member| std::mem::take(&mut member.unread));
         self.links.repost(unread.unwrap_or_default());
         self.unsettled = true;
@@ -209,9 +210,10 @@ impl Ensemble {
         self.members.get(member).is_some_and(|member| member.paused)
     }
 
-    /// Makes a member apply changes only for its own clients' writes and, on a follower, for `sync`. Its clients read stale
-    /// values meanwhile; those of a leader behind a `sync` too, as on a real one. It accepts changes as before; a leader
-    /// orders and checks writes as before. `false` lets the member catch up with what it knows to be committed.
+    /// Makes a member apply changes only for its own clients' writes and, on a follower, for `sync`. Its clients read
+    /// stale values meanwhile; on a leader they do so even after a `sync`, as on a real one. The member accepts changes
+    /// as before; a leader orders and checks writes as before. `false` lets the member catch up with the changes that
+    /// it knows to be committed.
     ///
     /// Source: `CommitProcessor.needCommit`, `LeaderZooKeeperServer.setupRequestProcessors`.
     pub fn set_lag(&mut self, now: Duration, member: usize, lags: bool) {

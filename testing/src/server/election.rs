@@ -56,7 +56,7 @@ impl Ensemble {
     }
 
     /// Lets a member without a leader follow one that it reaches. It never goes back to a leader of an older epoch than
-    /// it has followed. Returns whether there was such a member.
+    /// it has followed. Returns whether a member has found a leader.
     fn find_leader(&mut self) -> bool {
         for at in self.searching() {
             let epoch = self.members.get(at).map_or(0, |member| member.epoch);
@@ -92,7 +92,7 @@ impl Ensemble {
         for leader in candidates {
             let members = self.membership_of(leader);
             let changed = self.changed_membership_of(leader).unwrap_or_else(|| members.clone());
-            // Only those vote that each knows to be a member.
+            // A member votes only if it and the leader each know the other as a voting member.
             let votes = |at: &usize| {
                 (*at == leader || self.links.connects(*at, leader))
                     && (members.votes(*at) || changed.votes(*at))
@@ -124,8 +124,8 @@ impl Ensemble {
         })
     }
 
-    /// Makes a member the leader of a new epoch. All changes in its log are committed, and the timeout of every session
-    /// starts again, with the length of the session's creation.
+    /// Makes a member the leader of a new epoch. All changes in its log are committed, and every session restarts with
+    /// the timeout of its creation.
     fn lead(&mut self, at: usize) {
         let is_standalone = !self.config.is_ensemble();
         self.take_role(at, if is_standalone { Role::Standalone } else { Role::Leader });
@@ -141,7 +141,7 @@ impl Ensemble {
         if !is_standalone {
             let zxid = self.epoch << 32;
             member.tree.last_zxid = zxid;
-            // The members that the ensemble was set up with get a version once there is a leader (ZOOKEEPER-1783).
+            // The initial membership gets a version once there is a leader (ZOOKEEPER-1783).
             if member.tree.membership.version == 0 && self.config.reconfig_enabled {
                 Arc::make_mut(&mut member.tree.membership).version = zxid;
             }
@@ -202,7 +202,7 @@ impl Ensemble {
         self.take_role(at, Role::Looking);
     }
 
-    /// Makes a leader a member without a leader.
+    /// Ends the leadership of a member, which then looks for a leader.
     pub(super) fn step_down(&mut self, at: usize) {
         let leading = self.members.get(at).and_then(|member| member.leading.as_ref());
         let learners = leading.map(|l| l.learners.keys().copied().collect::<Vec<_>>());

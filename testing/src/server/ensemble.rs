@@ -1,4 +1,5 @@
-//! The state machine: one server, or several servers and the links between them. Bytes and instants go in, bytes come out.
+//! The state machine: one server, or several servers and the links between them. Bytes and instants go in, bytes come
+//! out.
 //!
 //! [`Ensemble`] has no sockets, no clock, no tasks and no randomness. Its driver (`listen.rs`, or a simulation) moves
 //! the bytes and supplies the time. The same inputs always give the same outputs.
@@ -84,9 +85,9 @@ pub(crate) struct Member {
     pub(super) lags: bool,
     /// Whether it is paused: nothing arrives, and its timers stand still.
     pub(super) paused: bool,
-    /// What other members have sent it while it is paused.
+    /// Messages received from other members while it is paused.
     pub(super) unread: VecDeque<Message>,
-    /// When it may vote: an election takes its time.
+    /// When it may vote, in milliseconds: a vote takes `election_time`.
     pub(super) votes_at: u64,
     /// Whether nothing arrives from its clients.
     pub(super) deaf: bool,
@@ -105,7 +106,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Whether bytes of its clients wait.
+    /// Whether the bytes of its clients wait unread.
     pub(super) const fn hears_nothing(&self) -> bool {
         self.deaf || self.paused
     }
@@ -151,7 +152,8 @@ pub(crate) struct Following {
     pub(super) last_heard: u64,
     /// The sessions heard of since the leader's last ping, with their timeouts in milliseconds.
     pub(super) touched: BTreeMap<i64, u64>,
-    /// The writes and syncs of its clients that are on their way, in order; also of connections that have ended.
+    /// The writes and syncs of its clients that have been sent to the leader, in order, including those of ended
+    /// connections.
     pub(super) forwarded: VecDeque<Context>,
 }
 
@@ -168,15 +170,16 @@ pub struct Ensemble {
     /// Connections with pending output, or about to be closed.
     pub(super) ready: BTreeSet<ConnectionId>,
     pub(super) links: Links,
-    /// Connections that have just received their session, or whose requests were delayed, and may have sent more already.
+    /// Connections that have just received their session, or whose requests were delayed; they may have unread input.
     pub(super) opened: VecDeque<ConnectionId>,
     /// Whether messages are being delivered.
     pub(super) is_pumping: bool,
     /// Whether a member is applying changes.
     pub(super) is_applying: bool,
-    /// Whether it is to apply all that is committed, because of a sync between two writes.
+    /// Whether the member that applies changes must go on to apply all committed ones, because of a sync between two
+    /// writes.
     pub(super) must_catch_up: bool,
-    /// Whether a member may find a leader that it has not looked for yet.
+    /// Whether members without a leader may find one that they have not looked for yet.
     pub(super) unsettled: bool,
     /// When members without a leader looked for one last, in milliseconds.
     pub(super) settled_at: u64,
@@ -298,7 +301,7 @@ impl Ensemble {
         self.process_input(id);
     }
 
-    /// Handles the bytes received on a connection, if they arrive.
+    /// Handles the bytes received on a connection, unless its member hears nothing from its clients.
     pub(super) fn process_input(&mut self, id: ConnectionId) {
         loop {
             let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -356,7 +359,7 @@ impl Ensemble {
     /// sessions, empty containers and expired TTL nodes, and connections that never sent anything.
     pub fn handle_timeout(&mut self, now: Duration) {
         let until = self.now.max(millis(now));
-        // In order, also after a pause that missed several of them.
+        // In the order of their instants, even if this call is late and several are due.
         loop {
             let due = [self.next_beat(), self.next_expiry()].into_iter().flatten().min();
             let Some(due) = due.filter(|due| *due <= until) else { break };
@@ -418,7 +421,7 @@ impl Ensemble {
         any
     }
 
-    /// Handles the delayed requests of a connection, if they may go on.
+    /// Handles the delayed requests of a connection, if its client has read enough.
     pub(super) fn resume(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if !connection.is_held_back || !connection.has_room() {
@@ -471,16 +474,16 @@ impl Ensemble {
         self.members.get(member).map_or(Role::Down, |member| member.role)
     }
 
-    /// The current leader; for a stand-alone server, the server itself. Of two leaders, of which one is cut off and has
-    /// not stepped down yet, the later one.
+    /// The current leader; for a stand-alone server, the server itself. If there are two, because one is cut off and
+    /// has not stepped down yet, the later one.
     #[must_use]
     pub fn leader(&self) -> Option<usize> {
         let members = self.members.iter().enumerate().filter(|(_, m)| m.leading.is_some());
         members.max_by_key(|(_, member)| member.epoch).map(|(at, _)| at)
     }
 
-    /// The zxid of the last change that the current leader has ordered; without a leader, of the last one that a member
-    /// has.
+    /// The zxid of the last change that the current leader has ordered. Without a leader, the highest zxid in the log
+    /// of any member.
     #[must_use]
     pub fn last_zxid(&self) -> i64 {
         let leading = self.leader().and_then(|at| self.members.get(at)?.leading.as_ref());
@@ -490,7 +493,7 @@ impl Ensemble {
 
     // Internals.
 
-    /// Sets the time, after the messages due between members before it. Sessions expire in
+    /// Sets the time, after handling the timers between members that are due before it. Sessions expire in
     /// [`handle_timeout`](Self::handle_timeout) only.
     pub(super) fn set_now(&mut self, now: Duration) {
         let until = self.now.max(millis(now));

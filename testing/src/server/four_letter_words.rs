@@ -22,7 +22,7 @@ use super::{
     version::Version,
 };
 
-/// Whether a version knows a word. Other letters are a frame length above every limit.
+/// Whether a version knows a word. Other letters are read as a frame length, which is above every limit.
 fn knows(version: Version, word: [u8; 4]) -> bool {
     match &word {
         b"conf" | b"cons" | b"crst" | b"dump" | b"envi" | b"gtmk" | b"isro" | b"mntr" | b"ruok"
@@ -294,8 +294,8 @@ impl Ensemble {
     }
 }
 
-/// The lines of `envi`. A program may look for the names that only a JVM has values for; they have the value that Java shows
-/// for a missing property. ClickHouse Keeper does not have them.
+/// The lines of `envi`. Programs may look for names whose values only a JVM has; these names show Java's text for a
+/// missing property. ClickHouse Keeper does not have them.
 ///
 /// Source: `Environment.list`.
 fn envi(version: Version) -> String {

@@ -131,7 +131,7 @@ impl Ensemble {
         }
     }
 
-    /// Ends a handshake with an existing session, which the leader knows or does not.
+    /// Completes a handshake that resumes a session; `exists` is the answer of the leader.
     pub(super) fn revalidated(&mut self, resume: Resume, exists: bool) {
         let Resume { context, timeout, asked_read_only } = resume;
         let Context { id, member, session_id, .. } = context;

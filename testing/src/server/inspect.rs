@@ -1,4 +1,4 @@
-//! What a test can see of an ensemble's data without a client.
+//! Shows a test the data of an ensemble without a client.
 
 use std::collections::BTreeMap;
 
@@ -36,13 +36,15 @@ impl Ensemble {
         tree.into_iter().flat_map(|tree| tree.ephemerals(session_id)).map(str::to_owned).collect()
     }
 
-    /// The paths on which the newest connection of a session has watches, in ascending order; none without a connection.
+    /// The paths on which the newest connection of a session has watches, in ascending order; none without a
+    /// connection.
     #[must_use]
     pub fn watched_paths(&self, session_id: i64) -> Vec<String> {
         self.watches_of(session_id).into_keys().map(str::to_owned).collect()
     }
 
-    /// As [`watched_paths`](Self::watched_paths), only those with a watch of addWatch, which stays until it is removed.
+    /// Like [`watched_paths`](Self::watched_paths), but only paths with a watch set by addWatch, which stays until it
+    /// is removed.
     #[must_use]
     pub fn persistently_watched_paths(&self, session_id: i64) -> Vec<String> {
         let watches = self.watches_of(session_id).into_iter();
@@ -52,10 +54,10 @@ impl Ensemble {
             .collect()
     }
 
-    /// The watched paths of a session, and whether a watch is one of addWatch.
+    /// The watched paths of a session, and whether addWatch has set one of the watches.
     fn watches_of(&self, session_id: i64) -> BTreeMap<&str, bool> {
         let is_of_session = |connection: &Connection| matches!(connection.state, State::Open { session_id: of, .. } if of == session_id);
-        // A server may not have noticed the end of an older one.
+        // An older connection may still exist, if the server has not noticed its end.
         let mut newest_first = self.connections.iter().rev();
         let newest = newest_first.find(|(_, connection)| is_of_session(connection));
         let member =

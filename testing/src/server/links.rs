@@ -1,8 +1,8 @@
 //! The links: between the members, and between a member and its clients.
 //!
-//! A link has a direction. Messages sent over a cut link are kept, and arrive in order once the link is
-//! healed, as TCP resends it; a connection that either end has given up meanwhile stays closed. Over a link that is
-//! not cut everything arrives at once.
+//! A link has a direction. Messages sent over a cut link are kept, and arrive in order once the link is healed, as
+//! TCP would resend them; a connection that either end has given up meanwhile stays closed. Over a link that is not
+//! cut, messages arrive at once.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ impl From<usize> for Peer {
 }
 
 impl Ensemble {
-    /// Cuts a link in one direction: what `from` sends no longer arrives at `to`. Composable: a partition is a set of
-    /// cut links. Has no effect on a link that is cut already.
+    /// Cuts a link in one direction: messages from `from` no longer arrive at `to`. Composable: a partition is a set
+    /// of cut links. Has no effect on a link that is cut already.
     ///
     /// No end notices at once. Between members: a follower that hears nothing from its leader goes on answering
     /// pings and reads, and closes its clients' connections after [`sync_limit`](super::Config::sync_limit) ticks. A
@@ -128,7 +128,7 @@ impl Ensemble {
         self.read_waiting(at);
     }
 
-    /// Handles what a member's clients have sent while it did not hear them, if it hears them now.
+    /// Handles the input that waited while a member did not hear its clients, if it hears them now.
     pub(super) fn read_waiting(&mut self, at: usize) {
         if self.members.get(at).is_none_or(super::ensemble::Member::hears_nothing) {
             return;
@@ -161,7 +161,7 @@ impl Ensemble {
         self.links.post(Message { channel: learner.channel, from, to, body });
     }
 
-    /// Delivers all messages, and those that they cause. The outermost call delivers the latter.
+    /// Delivers all messages, and those that they cause. A nested call leaves its messages to the outermost one.
     pub(super) fn pump(&mut self) {
         if std::mem::replace(&mut self.is_pumping, true) {
             return;
@@ -184,7 +184,7 @@ impl Ensemble {
         let Message { channel, from, to, body } = message;
         let now = self.now;
         let Some(member) = self.members.get_mut(to) else { return };
-        // In order: also what arrives before the messages that have waited are handled.
+        // In order: a message that arrives while others still wait is queued behind them.
         if member.paused || !member.unread.is_empty() {
             return member.unread.push_back(Message { channel, from, to, body });
         }
@@ -227,7 +227,7 @@ impl Ensemble {
                 self.post_to_learner(at, from, Body::Revalidated(resume, exists));
             }
             Body::Sync(context) => {
-                // No majority is asked. It waits only for the proposals before it.
+                // No majority is consulted: the sync waits only for the proposals before it.
                 leading.syncs.push_back((leading.zxid, context));
                 self.answer_syncs(at);
             }
@@ -301,7 +301,7 @@ impl Ensemble {
         self.sessions_tick().saturating_mul(u64::from(self.config.sync_limit.max(1)))
     }
 
-    /// Handles what [`next_beat`](Self::next_beat) is due for.
+    /// Handles the pings and timeouts between members that [`next_beat`](Self::next_beat) has announced.
     ///
     /// Source: `Leader.lead`, `LearnerHandler.synced`, `Learner.readPacket`.
     pub(super) fn beat(&mut self, due: u64) {

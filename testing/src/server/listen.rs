@@ -39,10 +39,10 @@ const SMALL_BUFFER: usize = 4 * 1024;
 pub(crate) struct Shell {
     inner: Mutex<Inner>,
     started: Instant,
-    /// The start on the clock of the system, which no test pauses. `None` if the configuration has an epoch: the wall
-    /// clock of the machine then is that epoch and the time since the start.
+    /// The start by the system's clock, which no test pauses. `None` if the configuration has an epoch: the machine's
+    /// wall clock is then that epoch plus the time since the start.
     zero: Option<std::time::Instant>,
-    /// Wakes the alarm, when it is set too late.
+    /// Wakes the alarm when a timeout is due earlier than it is set.
     alarm: Notify,
     /// Whether each member is stalled; a stalled member reads and writes nothing.
     pub(crate) stalled: Vec<watch::Sender<bool>>,
@@ -129,8 +129,8 @@ impl Shell {
     }
 }
 
-/// The wall clock at the start, in milliseconds since 1970, as it is now: another one after each suspension of the
-/// computer, which the time since the start does not include, and after each change of the wall clock.
+/// The system's wall clock now, minus the time since the start, in milliseconds since 1970. It changes when the
+/// computer was suspended, because the time since the start does not include that, and when the wall clock is set.
 fn epoch_ms(since_start: Duration) -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.saturating_sub(since_start).as_millis()).unwrap_or(i64::MAX)
@@ -160,7 +160,8 @@ pub(crate) struct Listening {
     task: AbortHandle,
 }
 
-/// Shared with the task that accepts connections, which would close it only when it notices its abort.
+/// Shared with the task that accepts connections. The task alone would close it only when it notices that it was
+/// aborted.
 type Socket = Arc<Mutex<Option<TcpListener>>>;
 
 impl Listening {
@@ -220,7 +221,7 @@ pub(crate) fn free_loopback() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
-/// Serves a connection with TLS. The machine knows it once the handshake is complete.
+/// Serves a connection with TLS. The machine learns of it once the handshake is complete.
 #[cfg(feature = "tls")]
 async fn serve_tls(
     shell: Arc<Shell>,
@@ -282,7 +283,7 @@ async fn serve(
     let (mut input, mut output) = (vec![0; SMALL_BUFFER], BytesMut::new());
     let (mut is_large, mut flushed) = (false, true);
     loop {
-        // Of a client that does not read, the machine keeps the rest.
+        // While the client does not read, the machine keeps the rest of its output.
         let (closed, wants_input) = shell.with_own(Some(id), |machine, _| {
             if output.len() < OUTPUT {
                 machine.poll_transmit_into(id, &mut output);
@@ -333,7 +334,7 @@ mod tests {
 
     const HOUR_MS: i64 = 3_600_000;
 
-    /// A suspension of an hour is a start of the server that is an hour longer ago by the wall clock.
+    /// The epoch is set an hour too early, as it is after a suspension of an hour.
     // Case (Found in docent itself): after a suspension of the computer, `ctime` and `mtime` of the
     // embedded server, and the ends of its nodes with a time to live, were behind the wall clock.
     #[tokio::test(start_paused = true)]
@@ -351,7 +352,7 @@ mod tests {
         is_at(start);
         tokio::time::advance(Duration::from_secs(3600)).await;
         is_at(start + HOUR_MS);
-        // A wall clock that differs by the time between two readings makes no time go back.
+        // The small differences between readings of two clocks make no time go back.
         assert_eq!(wall_ms(), wall_ms());
     }
 

@@ -25,8 +25,8 @@ impl Ensemble {
         self.config.epoch().saturating_add(i64::try_from(self.now).unwrap_or(i64::MAX))
     }
 
-    /// Sets the wall clock at instant zero, in milliseconds since 1970. A difference of 1 ms is one of the readings, and
-    /// would make times go back.
+    /// Sets the wall clock at instant zero, in milliseconds since 1970. A difference of up to 1 ms comes from reading
+    /// two clocks; to follow it would make times go back.
     pub(super) fn follow_wall_clock(&mut self, epoch_ms: i64) {
         if self.config.epoch().abs_diff(epoch_ms) > 1 {
             self.config.epoch_ms = Some(epoch_ms);
@@ -58,8 +58,8 @@ impl Ensemble {
         }
     }
 
-    /// Commits what a majority has accepted: of the members before a change of them, and from that change on of those
-    /// after it, too.
+    /// Commits the changes that a majority has accepted. From a pending change of the members on, it takes a majority
+    /// of the old members and one of the new members.
     pub(super) fn count_acks(&mut self, at: usize) {
         let (membership, changed) = (self.membership_of(at), self.changed_membership_of(at));
         let Some(member) = self.members.get_mut(at) else { return };
@@ -143,7 +143,7 @@ impl Ensemble {
             if let Txn::CreateSession { session_id, timeout } = entry.txn
                 && let Some(following) = &mut member.following
             {
-                // With the timeout of its creation, even if it was resumed with another one since.
+                // The session has the timeout of its creation, even if it was resumed with another one since.
                 following.touched.insert(session_id, timeout);
             }
             self.record_changes(at, entry.zxid, &changes);
@@ -175,8 +175,8 @@ impl Ensemble {
         }
     }
 
-    /// Applies all committed changes, because of a sync. One behind a write that is being applied sees the changes up to
-    /// that write.
+    /// Applies all committed changes, because of a sync. If a write is being applied, the rest follows after it, and
+    /// the sync sees only the changes up to that write.
     pub(super) fn catch_up(&mut self, at: usize) {
         if self.is_applying {
             self.must_catch_up = true;

@@ -1,4 +1,4 @@
-//! The members of an ensemble as `/zookeeper/config` shows them, and the reading of a `reconfig`.
+//! The members of an ensemble as `/zookeeper/config` shows them, and the parser of `reconfig` requests.
 //!
 //! Source: `QuorumMaj`, `QuorumPeer.QuorumServer`, `QuorumPeerConfig.parseDynamicConfig`, `PrepRequestProcessor`.
 
@@ -12,7 +12,7 @@ use super::Version;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Membership {
     pub(crate) version: i64,
-    /// By the number of the server. A server without an ensemble has none.
+    /// Keyed by server number. Empty for a server without an ensemble.
     pub(crate) servers: BTreeMap<i64, ServerSpec>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct ServerSpec {
     is_observer: bool,
     /// The address for clients. Real servers show none if it comes from `clientPort`.
     client: Option<(String, u16)>,
-    /// The address for clients by TLS, of versions that show it.
+    /// The client address for TLS, in versions that show it.
     secure_client: Option<(String, u16)>,
 }
 
@@ -41,7 +41,7 @@ impl Membership {
         Self { version: 0, servers: servers.collect() }
     }
 
-    /// Sets the address for clients of a member that has none: `secure` is that by TLS. Returns whether it is set.
+    /// Sets the client address of a member that has none; `secure` sets the one for TLS. Returns whether it is set.
     pub(crate) fn set_client(
         &mut self,
         member: usize,
@@ -72,7 +72,7 @@ impl Membership {
         members.into_iter().filter(|member| self.votes(*member)).count() * 2 > self.voters()
     }
 
-    /// The members after a `reconfig` of version `version`.
+    /// The members after a `reconfig`, as configuration `version`.
     pub(crate) fn changed(
         &self,
         request: &ReconfigRequest<'_>,
@@ -101,7 +101,8 @@ impl Membership {
     }
 }
 
-/// The text of `/zookeeper/config`. Servers are in the order of their numbers; a real server has them in hash table order.
+/// The text of `/zookeeper/config`. Servers are in the order of their numbers; a real server has them in hash table
+/// order.
 impl fmt::Display for Membership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (id, server) in &self.servers {
@@ -129,7 +130,7 @@ impl ServerSpec {
         self.client.is_some() || self.secure_client.is_some()
     }
 
-    /// Reads `host:port:port[:role][;[host:]port]`, and behind it the address by TLS if the version knows it.
+    /// Parses `host:port:port[:role][;[host:]port]`, followed by the TLS address if the version knows it.
     fn parse(text: &str, release: Version) -> Result<Self, ErrorCode> {
         let mut sections = trim_empty(text.split(';'));
         let server = sections.next().ok_or(ErrorCode::BadArguments)?;
@@ -185,7 +186,7 @@ fn client_address(text: &str) -> Result<(String, u16), ErrorCode> {
     }
 }
 
-/// A host in front of a colon; an IPv6 address as Java writes it.
+/// A host as written before a colon: an IPv6 address is in brackets, in Java's form.
 fn delimited(host: &str) -> String {
     match host.parse() {
         Ok(IpAddr::V6(address)) => {
@@ -219,7 +220,8 @@ fn host_and_port(text: &str) -> Result<Vec<String>, ErrorCode> {
     }
 }
 
-/// A text that is no number is a bad argument; a number that is no port is an exception that nothing expects.
+/// A text that is not a number is a bad argument. A number that is not a port raises an exception that a real
+/// server does not expect.
 fn port(text: &str) -> Result<u16, ErrorCode> {
     let port: i32 = text.parse().map_err(|_| ErrorCode::BadArguments)?;
     port.try_into().map_err(|_| ErrorCode::MarshallingError)
@@ -339,7 +341,7 @@ mod tests {
 
     const ONE: &str = "server.1=127.0.0.1:2888:3888:participant";
 
-    /// As a real 3.8.0 without standaloneEnabled answered; but for the order of the servers.
+    /// The answers of a real 3.8.0 without standaloneEnabled, except for the order of the servers.
     #[test]
     fn changes_are_read_as_a_real_server_reads_them() {
         let ok = |more: &str| Ok(format!("{ONE}\n{more}version=100000002"));

@@ -62,7 +62,7 @@ pub(super) enum Write {
     Request(Bytes),
 }
 
-/// The reply to a request, but for what the tree adds to it.
+/// The reply to a request, without the parts that the tree adds to it.
 #[derive(Debug, Clone)]
 pub(super) enum Answer {
     /// The result of the change.
@@ -75,7 +75,7 @@ pub(super) enum Answer {
         count: usize,
         err: ErrorCode,
     },
-    /// The members after a change of them, as text.
+    /// The members after a `reconfig`, as text.
     Config(Bytes),
     /// An error, followed by the end of an empty multi.
     EmptyMulti,
@@ -98,17 +98,17 @@ pub(crate) struct Entry {
     pub(crate) zxid: i64,
     pub(super) wall_ms: i64,
     pub(super) txn: Txn,
-    /// The request of a client that made it, and the reply it gets.
+    /// The client's request that made the change, and its reply.
     pub(super) origin: Option<(Context, Answer)>,
 }
 
 impl Entry {
-    /// The request of a client that made it.
+    /// The client's request that made the change.
     pub(super) fn origin(&self) -> Option<&Context> {
         self.origin.as_ref().map(|(context, _)| context)
     }
 
-    /// The members that it sets.
+    /// The members that a `reconfig` sets.
     pub(super) const fn membership(&self) -> Option<&Arc<Membership>> {
         match &self.txn {
             Txn::Reconfig(membership) => Some(membership),
@@ -144,7 +144,7 @@ pub(super) enum Body {
     Request(Forwarded),
     /// A reply without a transaction.
     Answer(Context, Answer),
-    /// Whether a session exists. The question touches it.
+    /// Asks whether a session exists, and touches it.
     Revalidate(Resume),
     Revalidated(Resume, bool),
     Sync(Context),
@@ -166,7 +166,7 @@ pub(super) struct Resume {
 pub(super) struct Links {
     /// The links that are cut, with the messages held on them.
     pub(super) held: BTreeMap<(usize, usize), VecDeque<Message>>,
-    /// The messages that arrive now.
+    /// The messages to deliver next.
     pub(super) mail: VecDeque<Message>,
     next_channel: u64,
 }

@@ -34,7 +34,7 @@ impl Ensemble {
             }
             Request::CloseSession => self.close_local_session(context),
             Request::Sync(r) => {
-                // A leader takes the sync of its own client for a read, which overtakes the commits that wait
+                // A leader treats a sync of its own client as a read, which overtakes the waiting commits
                 // (`CommitProcessor`, whose `matchSyncs` is false on a leader).
                 if self.role(context.member) != Role::Leader {
                     self.catch_up(context.member);
@@ -207,7 +207,7 @@ impl Ensemble {
                     return Err(ErrorCode::MarshallingError);
                 }
                 let results = multi_read(ops, tree, &ids);
-                // Reads of one large node, many times: the reply would take more memory than there is.
+                // Many reads of one large node may make a reply that does not fit into memory.
                 if results.iter().map(ReadResult::size).sum::<usize>() > OUTPUT_LIMIT {
                     connection.close();
                     return Ok(());
@@ -302,7 +302,7 @@ enum ReadResult<'t> {
 }
 
 impl ReadResult<'_> {
-    /// The bytes of the names or of the data.
+    /// The size of the names or of the data, in bytes.
     fn size(&self) -> usize {
         match self {
             Self::Data(node, _) => node.data.as_ref().map_or(0, |data| data.len()),

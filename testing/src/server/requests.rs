@@ -96,7 +96,7 @@ impl Ensemble {
         }
     }
 
-    /// The last write of a session that a leader has ordered, or a follower has sent to its leader, and that it has not
+    /// The last write of a session that a leader has ordered, or a follower has sent to its leader, and that is not
     /// applied yet. All later requests of the session wait for it, on a new connection too.
     ///
     /// Source: `CommitProcessor.pendingRequests`, which is keyed by the session.
@@ -112,7 +112,7 @@ impl Ensemble {
         last.map(|context| context.number)
     }
 
-    /// Lets the requests go on that wait for a write of an earlier connection.
+    /// Releases the requests that wait for this write of an earlier connection.
     pub(super) fn lift(&mut self, member: usize, context: Context) {
         if let Some(following) = self.members.get_mut(member).and_then(|m| m.following.as_mut()) {
             following.forwarded.retain(|forwarded| forwarded.number != context.number);
@@ -242,7 +242,7 @@ impl Ensemble {
         }
     }
 
-    /// Lets a connection go on whose requests were too many to wait.
+    /// Resumes a connection that was held back because too many of its requests waited.
     fn read_on(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id)
             && connection.is_held_back
@@ -298,7 +298,7 @@ impl Ensemble {
                 Some(Ident { scheme: "digest".to_owned(), id })
             }
             ("ip", _) => self.ids_of(context.id).first().cloned(),
-            // It is proven by the certificate, not by the data. A connection without a certificate has no such id.
+            // The certificate proves it, not the data. A connection without a certificate has no such id.
             ("x509", _) => self.ids_of(context.id).iter().find(|id| id.scheme == "x509").cloned(),
             _ => None,
         };
@@ -376,7 +376,7 @@ impl Ensemble {
         self.config.sasl_required && !proved && self.config.version > Version::V3_5
     }
 
-    /// Ends a session on a read-only server, which can end only a session of its own.
+    /// Ends a session on a read-only server, which can end only its local sessions.
     pub(super) fn close_local_session(&mut self, context: Context) {
         let session_id = context.session_id;
         if context.local

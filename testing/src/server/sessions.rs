@@ -65,7 +65,7 @@ impl Sessions {
         is_open
     }
 
-    /// Whether a member may write for a session. The first one that does is its owner, under a new leader.
+    /// Whether a member may write for a session. Under a new leader, the first member that does becomes the owner.
     ///
     /// Source: `SessionTrackerImpl.checkSession`.
     pub(crate) fn check(&mut self, id: i64, member: usize) -> Standing {

@@ -57,8 +57,8 @@ const SETTINGS: &[Setting] = settings! {
 
 impl Config {
     /// Sets a field by the name that ZooKeeper has for it in `zoo.cfg` or as a system property, in any case and with or
-    /// without the prefix `zookeeper.`: `tickTime`, `zookeeper.extendedTypesEnabled`. A field of this server alone has its
-    /// own name in camel case: `electionTime`. Units are ZooKeeper's: durations are milliseconds.
+    /// without the prefix `zookeeper.`: `tickTime`, `zookeeper.extendedTypesEnabled`. Fields without a ZooKeeper name
+    /// are named in camel case: `electionTime`. Units are ZooKeeper's: durations are milliseconds.
     ///
     /// The users of SASL and the certificates have no textual value.
     ///
@@ -92,7 +92,7 @@ impl Config {
     }
 }
 
-/// As Java's `Boolean.parseBoolean`, but a typing error is not false.
+/// Like Java's `Boolean.parseBoolean`, except that a typo is an error instead of false.
 fn flag(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Ok(true),
@@ -116,8 +116,8 @@ fn number<T: TryFrom<i128>>(text: &str, range: RangeInclusive<i128>) -> Result<T
 /// The largest `int` of Java.
 const MAX: i128 = i32::MAX as i128;
 
-/// The size of a ConnectRequest with a password and the byte for read-only servers, as clients since 3.4 send it. Below
-/// that limit, none of them connects.
+/// The size of a ConnectRequest with a password and the read-only byte, as clients since 3.4 send it. With a limit
+/// below it, no client can connect.
 const HANDSHAKE_SIZE: i128 = 45;
 
 fn millis(text: &str, min: i128) -> Result<Duration, String> {
@@ -149,7 +149,7 @@ fn version(text: &str) -> Result<Version, String> {
 mod tests {
     use super::*;
 
-    /// A value of each setting that is not the default.
+    /// For each setting, a value other than the default.
     const OTHERS: &[(&str, &str)] = &[
         ("tickTime", "1234"),
         ("syncLimit", "7"),
@@ -174,7 +174,7 @@ mod tests {
         ("epochMs", "-1"),
     ];
 
-    /// The lines of the debug format that begin with a field.
+    /// The lines of the debug format that begin a field.
     fn fields(config: &Config) -> Vec<String> {
         let text = format!("{config:#?}");
         let is_field = |line: &&str| line.starts_with("    ") && !line.starts_with("     ");

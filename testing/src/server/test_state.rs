@@ -8,7 +8,7 @@ use docent_protocol::{EventType, Stat};
 pub(super) struct Controls {
     /// The number of requests still to be rejected with `ThrottledOp`.
     pub(super) throttled: u32,
-    /// Whether a leader commits what it alone has accepted.
+    /// Whether a leader commits changes that it alone has accepted.
     #[cfg(docent_sim)]
     pub(super) commits_alone: bool,
 }

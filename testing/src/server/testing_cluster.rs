@@ -53,7 +53,7 @@ impl TestingCluster {
     }
 
     /// Like [`start_with`](Self::start_with), on the given address: the first member has its port, the others have the
-    /// ports behind it. With port 0, all have free ports.
+    /// following ports. With port 0, all have free ports.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl TestingCluster {
         self.shell.with(|machine, _| machine.leader())
     }
 
-    /// Stops a member: its connections end, new ones are refused from the return on.
+    /// Stops a member: its connections end, and new ones are refused once this returns.
     pub fn stop(&self, member: usize) {
         self.shell.with(|machine, now| machine.stop_member(now, member));
         let listening = self.listeners().get_mut(member).and_then(Option::take);
@@ -135,8 +135,8 @@ impl TestingCluster {
         Ok(())
     }
 
-    /// Makes a member apply changes only for its own clients' writes and, on a follower, for `sync`. Its clients read stale
-    /// values meanwhile. `false` lets the member catch up.
+    /// Makes a member apply changes only for its own clients' writes and, on a follower, for `sync`. Its clients read
+    /// stale values meanwhile. `false` lets the member catch up.
     pub fn set_lag(&self, member: usize, lags: bool) {
         self.shell.with(|machine, now| machine.set_lag(now, member, lags));
     }
@@ -188,7 +188,7 @@ impl TestingCluster {
     }
 }
 
-/// The address of a member, for that of the first one.
+/// The address of a member, given that of the first one.
 fn member_addr(first: SocketAddr, member: usize) -> io::Result<SocketAddr> {
     let port = match first.port() {
         0 => Some(0),

@@ -31,7 +31,7 @@ use crate::tap::Tap;
 #[derive(Debug)]
 pub struct TestingServer {
     addr: SocketAddr,
-    /// Of one member, 0.
+    /// A cluster with one member, number 0.
     cluster: TestingCluster,
 }
 
@@ -45,7 +45,7 @@ impl TestingServer {
         Self::start_with(Config::default()).await
     }
 
-    /// Like [`start`](Self::start), with a custom configuration. `servers` is taken as 1.
+    /// Like [`start`](Self::start), with a custom configuration. `servers` counts as 1.
     ///
     /// # Errors
     ///
@@ -83,8 +83,8 @@ impl TestingServer {
         self.cluster.connect(0)
     }
 
-    /// Stops the server: connections end, new ones are refused from the return on. Nodes and sessions are kept, and sessions do not
-    /// expire while the server is stopped.
+    /// Stops the server: connections end, and new ones are refused once this returns. Nodes and sessions are kept,
+    /// and sessions do not expire while the server is stopped.
     pub fn stop(&self) {
         self.cluster.stop(0);
     }
@@ -141,7 +141,7 @@ impl TestingServer {
         self.machine(|machine, _| machine.throttle(count));
     }
 
-    /// Starts a [`Tap`] in front of the server, on another port, with all of the tap's faults.
+    /// Starts a [`Tap`] in front of the server, on another port.
     ///
     /// # Errors
     ///

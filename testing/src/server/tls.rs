@@ -31,10 +31,10 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// Clones share the certificates: [`replace`](Self::replace) also changes those of a running server.
 ///
-/// A client certificate authenticates its connection as `x509:<subject>`, as `X509AuthenticationProvider` of a real server
-/// does. The subject is written as `X500Principal.getName` of Java does, in the reverse order of the certificate:
-/// `CN=alice,O=Example\, Inc.,C=DE`. A subject that is not valid DER ends the connection. 3.4 and ClickHouse Keeper do not
-/// know the scheme.
+/// A client certificate authenticates its connection as `x509:<subject>`, as `X509AuthenticationProvider` of a real
+/// server does. The subject is written as `X500Principal.getName` of Java does, in the reverse order of the
+/// certificate: `CN=alice,O=Example\, Inc.,C=DE`. A subject that is not valid DER ends the connection. 3.4 and
+/// ClickHouse Keeper do not know the scheme.
 #[derive(Clone)]
 pub struct Tls {
     current: Arc<RwLock<Current>>,
@@ -47,7 +47,7 @@ struct Current {
 }
 
 impl Tls {
-    /// A server with this certificate (with its chain) and private key, both in PEM.
+    /// A server with this certificate chain and private key, both in PEM.
     ///
     /// # Errors
     ///
@@ -56,9 +56,9 @@ impl Tls {
         Self::build(chain_pem, key_pem, None)
     }
 
-    /// Like [`new`](Self::new), for clients with a certificate that is signed by one of these roots, in PEM. Others are
-    /// refused, as with `ssl.clientAuth=need`, the default of a real server. The subject of the certificate is the identity
-    /// of the connection.
+    /// Like [`new`](Self::new), for clients with a certificate signed by one of these roots, in PEM. Others are
+    /// refused, as with `ssl.clientAuth=need`, the default of a real server. The subject of the certificate is the
+    /// identity of the connection.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl Tls {
         let stream = timeout(HANDSHAKE_TIMEOUT, handshake)
             .await
             .unwrap_or_else(|_: Elapsed| Err(io::ErrorKind::TimedOut.into()))?;
-        // The first one is that of the client; the others are its authorities.
+        // The first certificate is the client's; the others are its authorities.
         let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
         let subject = certificate.map(x509::subject).transpose()?;
         Ok((stream, subject))
@@ -151,7 +151,7 @@ fn certificates(pem: &[u8], what: &str) -> io::Result<Vec<CertificateDer<'static
     Ok(certificates)
 }
 
-/// The text of an error of rustls, which shows a certificate of X.509 version 1 in its debug format.
+/// The text of a rustls error. rustls shows a certificate of X.509 version 1 only in its debug format.
 fn text(error: &rustls::Error) -> String {
     let text = error.to_string();
     if text.contains("UnsupportedCertVersion") {

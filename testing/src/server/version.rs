@@ -5,21 +5,21 @@ use docent_protocol::OpCode;
 /// A ZooKeeper version that the server imitates.
 ///
 /// The behaviour was measured on 3.4.14, 3.6.3, Debian's 3.8.0 (3.8.0-11+deb12u2, which has the security fixes of
-/// 3.8.4) and 3.9.5. That of 3.5 was not: it is 3.6 without the operations and changes that came with 3.6.
+/// 3.8.4) and 3.9.5. 3.5 was not measured: it is 3.6 without the operations and changes that came with 3.6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Version {
-    /// ClickHouse Keeper 24.8, as its issues describe it: the operations of ZooKeeper 3.4 without setWatches and SASL, and
-    /// multiRead. It closes the connection behind an unknown operation, without a reply (ClickHouse#48141), and resumes no
-    /// session: a client that asks for one is given another one (ClickHouse#116690).
+    /// ClickHouse Keeper 24.8, as its issues describe it: the operations of ZooKeeper 3.4 without setWatches and
+    /// SASL, and multiRead. It closes the connection after an unknown operation, without a reply (ClickHouse#48141),
+    /// and resumes no session: a client that asks for its session gets a new one (ClickHouse#116690).
     Keeper24,
-    /// ClickHouse Keeper 26.1, as its issues describe it: 26.3, but for the reply to addWatch, which has no body
+    /// ClickHouse Keeper 26.1, as its issues describe it: 26.3, except that the reply to addWatch has no body
     /// (ClickHouse#98499).
     Keeper26_1,
-    /// ClickHouse Keeper 26.3, as its issues describe it: create2 and the watches of ZooKeeper 3.6 too, with the path of the
-    /// watch in the events of a recursive one (ClickHouse#115475).
+    /// ClickHouse Keeper 26.3, as its issues describe it: 24.8 with create2 and the watches of ZooKeeper 3.6. The
+    /// events of a recursive watch have the path of the watch (ClickHouse#115475).
     Keeper26,
-    /// ClickHouse Keeper 26.6, as its issues describe it: 26.3 with containers (ClickHouse#108908). Nodes with a time to live
-    /// are an option there, and not here.
+    /// ClickHouse Keeper 26.6, as its issues describe it: 26.3 with containers (ClickHouse#108908). There, nodes
+    /// with a time to live are an option; this server does not have it.
     Keeper26_6,
     /// 3.4.14: no create2, containers, TTLs or persistent watches.
     V3_4,
@@ -32,7 +32,7 @@ pub enum Version {
     /// 3.9.5: events carry a zxid, watch modes coexist, exists requires READ.
     #[default]
     V3_9,
-    /// 3.10: 3.9.5, and the addresses of TLS in the configuration (ZOOKEEPER-4276).
+    /// 3.10: 3.9.5 with the TLS addresses in the configuration (ZOOKEEPER-4276).
     V3_10,
 }
 
@@ -117,7 +117,8 @@ impl Version {
         matches!(self, Self::Keeper24 | Self::Keeper26_1 | Self::Keeper26 | Self::Keeper26_6)
     }
 
-    /// Whether the deletion of a node is a change of its parent's `pzxid` (ClickHouse#115457).
+    /// Whether the deletion of a node sets its parent's `pzxid`; on ClickHouse Keeper it does not
+    /// (ClickHouse#115457).
     pub(crate) const fn deletion_sets_pzxid(self) -> bool {
         !self.is_keeper()
     }
@@ -206,7 +207,7 @@ impl Version {
         !self.is_keeper() && !matches!(self, Self::V3_4)
     }
 
-    /// Whether the configuration has the addresses of TLS (ZOOKEEPER-4276).
+    /// Whether the configuration has the TLS addresses (ZOOKEEPER-4276).
     pub(crate) const fn shows_secure_addresses(self) -> bool {
         matches!(self, Self::V3_10)
     }

@@ -1,8 +1,8 @@
 //! The watches of a server, and the notifications they cause.
 //!
-//! A server has two tables, for data and for children. A watch of addWatch is in both. Watches belong to connections,
-//! not to sessions. Up to 3.8, a connection has one mode for each path and table, and the last registration decides
-//! (ZOOKEEPER-4466). Since 3.9, the modes coexist.
+//! A server has two tables, for data and for children. A watch set by addWatch is in both. Watches belong to
+//! connections, not to sessions. Up to 3.8, a connection has one mode for each path and table, and the last
+//! registration decides (ZOOKEEPER-4466). Since 3.9, the modes coexist.
 //!
 //! Source: `WatchManager` 3.8 and 3.9, `DataTree.addWatch`, `removeWatch`, `setWatches`.
 
@@ -194,7 +194,7 @@ impl Watches {
         self.data.paths.iter().map(|(path, watchers)| (&**path, watchers.keys()))
     }
 
-    /// The watched paths of a connection, and whether the watch is one of addWatch.
+    /// The watched paths of a connection, and whether addWatch has set the watch.
     pub(crate) fn paths_of(&self, watcher: Watcher) -> impl Iterator<Item = (&str, bool)> {
         let tables = [&self.data, &self.child].into_iter();
         tables.flat_map(move |table| {
@@ -218,7 +218,7 @@ impl Watches {
         self.add(table, path, watcher, Modes::STANDARD);
     }
 
-    /// Adds a watch of addWatch. Returns whether the mode is one of the two valid ones.
+    /// Adds a watch of addWatch. Returns whether the mode is valid.
     pub(crate) fn add_watch(&mut self, path: &str, watcher: Watcher, mode: AddWatchMode) -> bool {
         let (mode, both) = match mode {
             AddWatchMode::Persistent => (Modes::PERSISTENT, true),

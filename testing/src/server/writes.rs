@@ -84,7 +84,7 @@ impl Ensemble {
         // A write does not touch the session of another member's client.
         match leading.sessions.check(session_id, member) {
             Standing::Owned => {}
-            // Reads and pings still work where the session has been, and closeSession is honoured.
+            // On the former server of the session, reads and pings still work, and closeSession is honoured.
             Standing::Moved => return Outcome::Answer(Answer::Moved),
             Standing::Unknown => return Outcome::refusal(ErrorCode::SessionExpired),
         }

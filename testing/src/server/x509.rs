@@ -1,6 +1,7 @@
-//! The names of the scheme `x509`: the subject of a client certificate, written as Java does, and what an ACL may name.
+//! Names in the scheme `x509`: the subject of a client certificate, written as Java writes it, and the names allowed in
+//! ACLs.
 //!
-//! Identities are compared as texts, so each character must be that of a real server.
+//! Identities are compared as texts, so they must equal those of a real server in each character.
 //!
 //! Source: RFC 2253; `X509AuthenticationProvider.getClientId` and `isValid`; of the JDK, `X500Principal.getName`,
 //! `AVA.toRFC2253String`, `X500Name.parseDN`.
@@ -51,8 +52,8 @@ const FURTHER_KEYWORDS: [&str; 12] = [
 ///
 /// # Errors
 ///
-/// `InvalidData` if the subject is not valid DER, or an arc of an object identifier has more than 128 bits. Java accepts
-/// such an arc, and lengths that are not in their shortest form.
+/// `InvalidData` if the subject is not valid DER, or an arc of an object identifier has more than 128 bits. Java
+/// accepts such an arc, and lengths that are not in their shortest form.
 pub(crate) fn subject(certificate: &CertificateDer<'_>) -> io::Result<String> {
     let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     let certificate = webpki::EndEntityCert::try_from(certificate)
@@ -124,7 +125,7 @@ fn escape(value: &str) -> String {
     out
 }
 
-/// Decodes UTF-8 as Java does: invalid bytes are replaced, and a surrogate of three bytes is one replacement.
+/// Decodes UTF-8 as Java does: invalid bytes are replaced, and a surrogate of three bytes becomes one replacement.
 fn utf_8(bytes: &[u8]) -> String {
     let mut valid = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -137,7 +138,7 @@ fn utf_8(bytes: &[u8]) -> String {
                 [0x80..=0xBF, after @ ..] => after,
                 _ => after,
             };
-            // It is in no sequence of UTF-8, so it becomes one replacement.
+            // 0xFF is never valid UTF-8, so it becomes one replacement.
             valid.push(0xFF);
         } else {
             valid.push(byte);
@@ -146,8 +147,9 @@ fn utf_8(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&valid).into_owned()
 }
 
-/// Decodes UTF-16 as JDK 17.0.21 does; older ones read the bytes as UTF-8. A surrogate is replaced, with the character
-/// behind it if it is the first half of a pair. A pair is refused: a BMPString has only characters up to U+FFFF.
+/// Decodes UTF-16 as JDK 17.0.21 does; older ones read the bytes as UTF-8. A lone first half of a surrogate pair is
+/// replaced together with the next character, a lone second half by itself. A pair is refused: a BMPString has only
+/// characters up to U+FFFF.
 fn utf_16(bytes: &[u8]) -> Option<String> {
     let mut text = String::new();
     let mut characters = bytes.chunks(2).map(|bytes| match *bytes {
@@ -207,7 +209,7 @@ fn take<'a>(der: &mut &'a [u8], wanted: u8) -> Option<&'a [u8]> {
     take_any(der).filter(|(tag, _)| *tag == wanted).map(|(_, content)| content)
 }
 
-/// Takes an element. Returns its tag, which has one byte in every name, and its content.
+/// Takes an element. Returns its content and its tag; in a name, every tag is one byte.
 ///
 /// A handshake message has fewer than 65,536 bytes, so lengths have at most two. DER requires their shortest form.
 fn take_any<'a>(der: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
@@ -223,7 +225,7 @@ fn take_any<'a>(der: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     (tag & 0x1F != 0x1F).then_some((tag, content))
 }
 
-/// Whether an ACL may have this id: a name as Java reads it, in more forms than it writes.
+/// Whether an ACL may have this id: a name in any form that Java reads. Java writes only one of them.
 pub(crate) fn is_name(id: &str) -> bool {
     let (mut is_escaped, mut is_quoted) = (false, false);
     let mut attributes = id.split(|c: char| {
@@ -423,7 +425,7 @@ mod tests {
             let _ = subject(&CertificateDer::from(der));
         }
 
-        /// Most bytes are not those of a name, so this changes one of a name.
+        /// Random bytes are rarely a name, so this changes one byte of a valid name.
         #[test]
         fn no_changed_name_panics(
             value in proptest::collection::vec(any::<u8>(), 0..100),
@@ -442,7 +444,8 @@ mod tests {
             let _ = name(&der);
         }
 
-        /// An identity can be named in an ACL, unless a carriage return is at an end: Java does not read its escape.
+        /// An identity can be named in an ACL, unless it begins or ends with a carriage return: Java does not read its
+        /// escape.
         #[test]
         fn names_are_valid_ids(value in "[^\r]{0,20}", oid in "55 04 (03|04|05|06|0a)") {
             let shown = name(&single(&oid, &element(0x0C, value.as_bytes()))).unwrap();

@@ -63,7 +63,7 @@ use crate::fault::Fault;
 pub struct Tap {
     shared: Arc<Shared>,
     main: Arc<Port>,
-    /// With the main port.
+    /// All ports, including the main one.
     ports: Mutex<Vec<Arc<Port>>>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -206,8 +206,8 @@ impl Tap {
     }
 
     /// Ends a client's session like Curator's `KillSession`: attaches to it on a second connection, which ends the
-    /// first one, and closes it. The client's port is stalled meanwhile, as are all clients of the main port for one
-    /// of them: a client that reconnected in between would take its session back.
+    /// first one, and closes it. The client's port is stalled meanwhile (the main port with all its clients, if the
+    /// client has none of its own): a client that reconnected in between would take its session back.
     ///
     /// # Errors
     ///

@@ -120,7 +120,7 @@ impl Shared {
 pub(crate) struct Settings {
     /// Stalls both directions.
     pub(crate) stalled: bool,
-    /// The sessions that are being ended: stalls both directions too.
+    /// The number of sessions being ended. Above 0, both directions are stalled too.
     pub(crate) kills: usize,
     /// Sends each byte in a separate write.
     pub(crate) split: bool,
@@ -327,7 +327,7 @@ struct Pipe<'a> {
     direction: Direction,
     talk: &'a Mutex<Conversation>,
     settings: watch::Receiver<Settings>,
-    /// Of [`Shared::delays`].
+    /// Receives from [`Shared::delays`].
     delays: watch::Receiver<()>,
 }
 
@@ -359,7 +359,7 @@ impl Pipe<'_> {
                         Some(end) => return end,
                     },
                     Step::Wait(delay) => {
-                        // The sender is in `shared`: this is no error.
+                        // The sender is in `shared`, so `changed` does not fail.
                         let _ = timeout(delay, self.delays.changed()).await;
                     }
                     Step::Cut => return End::Cut,

@@ -240,7 +240,7 @@ fn fields(fields: Vec<fields::Field<'_>>) -> Vec<Field> {
     fields.into_iter().filter_map(|(name, value)| field(name, value)).collect()
 }
 
-/// A field as the reference traces have it: with their name of it, and without what they leave out.
+/// A field as the reference traces show it, under their name; `None` if they leave it out.
 fn field(jute_name: &'static str, value: fields::Value<'_>) -> Option<Field> {
     let name = match jute_name {
         "version" => "v",
@@ -255,7 +255,8 @@ fn field(jute_name: &'static str, value: fields::Value<'_>) -> Option<Field> {
         name => name.strip_suffix("Watches").unwrap_or(name),
     };
     let value = match (value, name) {
-        // Of an auth: without a meaning, and the credentials. Of an addWatch: the error of the header, repeated.
+        // In an auth, the type, which has no meaning, and the credentials. In the reply to an addWatch, the
+        // repeated error of the header.
         (fields::Value::Int(_), "type")
         | (fields::Value::Secret(_), "auth")
         | (fields::Value::Named(..), "err") => return None,

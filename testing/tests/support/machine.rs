@@ -20,7 +20,7 @@ pub(crate) struct Bench {
     received: BTreeMap<ConnectionId, VecDeque<Vec<u8>>>,
 }
 
-/// What a ConnectRequest was answered.
+/// The response to a ConnectRequest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Greeting {
     Session { id: i64, passwd: Vec<u8>, time_out: i32, read_only: Option<bool> },
@@ -60,7 +60,7 @@ impl Bench {
         self.now = until;
     }
 
-    /// A bare connection.
+    /// A connection without a handshake.
     pub(crate) fn accept(&mut self, member: usize) -> ConnectionId {
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         self.machine.handle_connect(self.now, member, peer).unwrap()
@@ -193,14 +193,14 @@ impl Bench {
         self.err(id, OpCode::Create, &super::create(path, b"x", flags))
     }
 
-    /// As [`create`](Self::create); returns the path of the node.
+    /// Like [`create`](Self::create), but returns the path of the node.
     pub(crate) fn created(&mut self, id: ConnectionId, path: &str, flags: i32) -> String {
         let answer = self.call(id, OpCode::Create, &super::create(path, b"x", flags)).unwrap();
         assert_eq!(answer.header.err, ErrorCode::Ok, "{path}");
         Reader::new(&answer.body).text("path").unwrap().to_string()
     }
 
-    /// Writes data whatever the version is. `None`: there is no reply.
+    /// Sets data, whatever the version is. `None` if there is no reply.
     pub(crate) fn set(&mut self, id: ConnectionId, path: &str, data: &[u8]) -> Option<ErrorCode> {
         let set = SetDataRequest { path: path.into(), data: Some(data), version: -1 };
         self.call(id, OpCode::SetData, &set).map(|answer| answer.header.err)
@@ -223,7 +223,6 @@ impl Bench {
         self.call(id, OpCode::Sync, &sync).map(|answer| answer.header.err)
     }
 
-    /// exists, with a watch or not.
     pub(crate) fn exists(&mut self, id: ConnectionId, path: &str, watch: bool) -> ErrorCode {
         self.err(id, OpCode::Exists, &ReadRequest { path: Text::new(path), watch })
     }

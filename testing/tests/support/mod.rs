@@ -52,7 +52,7 @@ pub(crate) struct Raw {
     next_xid: i32,
 }
 
-/// A frame from the server: its header and what follows.
+/// A frame from the server: its header and its body.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) header: ReplyHeader,

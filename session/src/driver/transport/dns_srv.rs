@@ -70,8 +70,8 @@ mod tests {
     /// Priority, weight, port and target.
     type Record = (u16, u16, u16, &'static str);
 
-    /// Asks a DNS server on loopback that has these records for each name; `code` is that of its replies, and without one it
-    /// does not reply.
+    /// Looks up a name at a DNS server on loopback that has these records for each name. `code` is that of
+    /// its replies; without one, it does not reply.
     async fn asked(records: &'static [Record], code: Option<u8>) -> Result<Vec<String>, String> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let mut connection = ConnectionConfig::udp();
@@ -135,7 +135,7 @@ mod tests {
     // Case (Found in docent itself): a target of an SRV record with a space, a slash or a colon was a server.
     #[tokio::test]
     async fn srv_records_are_read() {
-        // A port of 0, the target `.`, and a name that is none of a host are no servers.
+        // Records with a port of 0, with the target `.` or with an invalid host name are skipped.
         let records: &[Record] = &[
             (1, 9, 2281, "zk1.example"),
             (0, 0, 2181, "zk2.example"),

@@ -1,4 +1,4 @@
-//! Random sequences of calls, beside a model that keeps every ping and counts every byte.
+//! Random sequences of calls, compared with a model that keeps every ping and counts every byte.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -47,7 +47,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What the connection has to know, kept in the plainest way.
+/// The state that the connection has to keep, in the plainest form.
 #[derive(Debug, Default)]
 struct Model {
     /// The unanswered pings, and whether the answer to each has to be dated: the first ones, up to the limit.

@@ -1,4 +1,4 @@
-//! Random sequences of operations, beside a list that does each in the plainest way.
+//! Random sequences of operations, compared with a plain list.
 
 use std::time::Duration;
 
@@ -191,7 +191,7 @@ proptest! {
                     prop_assert_eq!(tokens, expected);
                     let first = sent.iter().chain(&unsent).map(|entry| entry.deadline).filter(|at| *at != NEVER).min();
                     prop_assert_eq!(requests.next_deadline(), first);
-                    // The next look is not due before then.
+                    // No deadline is due any more.
                     prop_assert!(!requests.is_deadline_due(now));
                 }
             }
@@ -217,7 +217,7 @@ fn a_request_without_a_limit_of_time_never_expires() {
     assert_eq!(requests.next_expiry(), Some(at));
 }
 
-/// A search through them for each call would make n calls cost n².
+/// Searching all waiters for each call would make n calls cost n².
 #[test]
 fn waiters_are_searched_only_before_their_list_grows() {
     let mut requests: Requests<i32, u32> = Requests::new(&Settings::new("one:1".parse().unwrap()));

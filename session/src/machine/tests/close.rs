@@ -1,4 +1,4 @@
-//! Closing: wherever the session is, closeSession goes last and is answered, or the close says that it was not.
+//! Closing: in each state of the session, closeSession is sent last and answered, or the close reports that it was not.
 
 use super::*;
 
@@ -117,7 +117,7 @@ fn a_close_while_the_server_is_left_stays_with_it() {
         }
         scenario.close(9);
         assert!(!scenario.is_broken());
-        // Nor is it left later.
+        // Another change of the list does not end it, either.
         scenario.machine.update_server_list(&[Host { name: "three".into(), port: 1 }]);
         assert!(scenario.sent_close());
         if !answered {
@@ -142,7 +142,7 @@ fn a_close_during_the_first_handshake_ends_the_session_that_comes_of_it() {
     scenario.answer_close(ErrorCode::Ok);
     assert_eq!(scenario.completions(), [(9, Ok(6))]);
 
-    // Or none; no other is made.
+    // If the server made none, no other one is made.
     for refused in [false, true] {
         let mut scenario = Scenario::new(config());
         scenario.connect();
@@ -187,7 +187,7 @@ fn a_session_that_expires_while_it_is_closed_is_closed_if_a_server_says_so() {
     scenario.answer_close(ErrorCode::SessionExpired);
     assert_eq!(scenario.completions(), [(9, Ok(6))]);
 
-    // By our own clock.
+    // By the client's clock.
     let mut scenario = Scenario::connected();
     scenario.cut();
     scenario.wait(ms(5500));
@@ -198,8 +198,8 @@ fn a_session_that_expires_while_it_is_closed_is_closed_if_a_server_says_so() {
     assert_eq!(scenario.states(), [Connected, Suspended, Lost]);
 }
 
-/// `ReadOnlyRequestProcessor`: since 3.7 it refuses to end a session of the quorum's, before that it says yes, and
-/// the quorum hears nothing.
+/// `ReadOnlyRequestProcessor`: since 3.7, a read-only server refuses to end a session of the quorum. Older ones
+/// reply OK, but the quorum does not learn of it.
 // Case (Found in docent itself): a close that a read-only server refused, or only said yes to,
 // passed for one.
 #[test]
@@ -210,7 +210,7 @@ fn a_read_only_server_ends_no_session_of_the_quorums() {
         scenario.connect();
         scenario.accept_read_only(7);
         scenario.close(9);
-        // A server is found that is read-write: closeSession is on its way already.
+        // A read-write server that is found now changes nothing: closeSession is on its way already.
         let other = Host { name: "one".into(), port: 1 };
         scenario.machine.handle_probe(&other, true);
         assert!(!scenario.is_broken());

@@ -33,8 +33,8 @@ fn without_a_connection_a_request_waits_for_a_limited_time() {
     assert_eq!(scenario.xids(), [0, 2], "the other one goes out whole");
 }
 
-/// A reply to a handshake with one more frame right behind it: a connection that serves nothing, again and again.
-/// Credentials and watches are the client's own; their replies serve no caller.
+/// Each connection breaks right after its handshake, and serves nothing. Credentials and watches are the client's
+/// own; their replies serve no caller.
 // Case (Found in docent itself): a request waited for ever for a server that broke each connection
 // before anything was sent: each loss began the connection timeout, and the back-off, anew; replies
 // to credentials and setWatches counted as service; `add_auth` waited without limit.
@@ -70,7 +70,7 @@ fn a_request_that_no_connection_carries_fails_at_its_deadline() {
     assert!(waited >= ms(3000) && waited < ms(4500), "{waited:?}");
 }
 
-/// While a connection serves others, a request waits for its turn; from its loss on, for the next connection.
+/// While a connection serves others, a request waits for its turn. Once that is lost, it waits for the next connection.
 #[test]
 fn the_loss_of_a_usable_connection_begins_the_wait_of_its_requests() {
     let mut scenario = Scenario::connected();
@@ -84,7 +84,7 @@ fn the_loss_of_a_usable_connection_begins_the_wait_of_its_requests() {
     assert!(!scenario.machine.lease().unwrap().is_lost());
 }
 
-/// One that accepts and never answers is no server that was never tried.
+/// A server that accepts and never answers was tried, and the error says so.
 // Case (Found in docent itself): "no attempt was made" for a server that accepts connections and
 // never replies.
 #[test]
@@ -112,7 +112,7 @@ fn the_attempt_in_progress_is_a_part_of_the_error() {
     assert!(now.contains("one:1: no reply to the handshake yet"), "{both}");
 }
 
-/// It would keep a connection that serves nothing.
+/// Otherwise such replies would keep a connection that serves nothing.
 #[test]
 fn a_reply_to_nothing_ends_the_connection() {
     for xid in [xid::PING, xid::AUTH, xid::SET_WATCHES] {
@@ -198,7 +198,7 @@ fn without_a_connection_for_the_session_timeout_the_session_is_lost() {
     );
 }
 
-/// ZOOKEEPER-4921: what never was cannot expire.
+/// ZOOKEEPER-4921.
 #[test]
 fn a_session_that_was_never_made_does_not_expire() {
     let mut scenario = Scenario::new(config());

@@ -1,5 +1,5 @@
-//! The cost of a call does not depend on the number of pending requests and of watches. Counted are the visited entries
-//! of their tables, so that neither the machine nor the load of its processors matters.
+//! The cost of a call does not depend on the number of pending requests and of watches. The tests count the visited
+//! entries of their tables, so the speed and the load of the computer do not matter.
 
 use docent_protocol::AddWatchMode;
 
@@ -29,7 +29,7 @@ fn mixed(number: u32, count: u32) -> u32 {
     u32::try_from(u64::from(number) * 7919 % u64::from(count)).unwrap()
 }
 
-/// `paths` is how many paths the watches are on.
+/// The path of a watch, one of `paths`.
 fn path(number: u32, paths: u32) -> String {
     format!("/parent/{}", number % paths)
 }
@@ -40,14 +40,14 @@ impl Scenario {
         self.machine.add_watch(AddWatchMode::Persistent, number, path, number, || now);
     }
 
-    /// What the driver asks in each turn.
+    /// The calls that the driver makes in each turn.
     fn turn(&mut self) {
         let _ = self.machine.poll_timeout();
         self.machine.handle_timeout(self.now);
     }
 }
 
-/// A count that nothing reaches would notice nothing.
+/// Without this, the other tests would pass if nothing was counted.
 #[test]
 fn a_search_is_counted() {
     let mut scenario = Scenario::new(config());
@@ -59,7 +59,7 @@ fn a_search_is_counted() {
     assert_eq!(take_visited(), 100);
 }
 
-/// 80,000 of them took 27 s to queue, and 9 s to drop.
+/// 80,000 watch requests took 27 s to queue, and 9 s to drop.
 // Case (Found in docent itself): asking for a watch, cancelling and dropping it searched all
 // pending requests: 80,000 took 27 s.
 // Case (Found in docent itself): no test held that calls do not search the pending requests and
@@ -206,8 +206,8 @@ impl PartialOrd for Counted {
     }
 }
 
-/// Watches of one path that are asked for while there is no connection, and dropped in another order: each takes a number
-/// of steps that grows with the logarithm of their number.
+/// Watches of one path that are asked for while there is no connection, and dropped in another order: each takes a
+/// number of steps that grows with the logarithm of their number.
 #[test]
 fn watches_that_wait_for_a_connection_are_found_without_a_search() {
     const COUNT: u32 = 20_000;

@@ -78,7 +78,7 @@ impl Scenario {
         None
     }
 
-    /// As [`wait_for_survey`](Self::wait_for_survey), for as many intervals as it takes.
+    /// Like [`wait_for_survey`](Self::wait_for_survey), for as many intervals as it takes.
     fn wait_for_next_survey(&mut self) -> u64 {
         std::iter::from_fn(|| Some(self.wait_for_survey())).take(20).flatten().next().unwrap()
     }
@@ -93,7 +93,7 @@ impl Scenario {
         }
     }
 
-    /// A machine that prefers the first server, and is connected to another one, which it is back from.
+    /// A machine that prefers the first server, has lost its connection to it, and is connected to another one.
     fn away() -> Self {
         let mut scenario = Self::new(three());
         scenario.machine.set_costs(NAMES.map(|name| (host(name), u64::from(name != "one"))));
@@ -203,7 +203,7 @@ fn no_client_moves_to_a_server_that_does_not_serve_or_without_all_answers() {
     scenario.status(number, "three", serves(1));
     assert!(!scenario.is_broken(), "the best server does not serve");
 
-    // A driver that does not pass an answer on delays the decision, and no more.
+    // A driver that does not pass on an answer only delays the decision.
     let number = scenario.wait_for_survey().unwrap();
     scenario.status(number, "one", serves(1));
     assert!(!scenario.is_broken());

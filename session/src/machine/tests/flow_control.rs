@@ -31,7 +31,7 @@ fn requests_over_the_capacity_wait_and_are_sent_in_call_order() {
     assert_eq!(scenario.machine.metrics().outgoing_bytes, 0);
 }
 
-/// One that is larger than the limit goes alone, or it would wait for ever.
+/// A request that is larger than the limit goes alone; otherwise it would wait for ever.
 #[test]
 fn bytes_count_as_requests_do() {
     let config = config().with_when_full(WhenFull::Wait).with_max_pending_bytes(60);
@@ -104,7 +104,7 @@ fn a_close_is_sent_after_waiting_requests() {
     assert!(scenario.wire.last().unwrap().1.contains("CloseSession"));
 }
 
-/// Each answer counts from when its own request left, not from when it was called for.
+/// The time of each reply counts from when its request was sent, not from the call.
 #[test]
 fn waiting_moves_no_deadline() {
     let mut scenario = waiting(1);
@@ -120,7 +120,7 @@ fn waiting_moves_no_deadline() {
     assert_eq!(lease.deadline(), sent_at + ms(6000) - ms(300));
 }
 
-/// A long line costs each of its requests the same, however little leaves at once.
+/// A long queue costs each of its requests the same, however few leave at once.
 #[test]
 fn a_long_line_is_not_moved_for_each_that_leaves() {
     let mut scenario = waiting(1);
@@ -147,7 +147,7 @@ fn a_long_line_is_not_moved_for_each_that_leaves() {
     assert_eq!(scenario.machine.requests.buffered(), 0);
 }
 
-/// The last write on a connection: no reply will come.
+/// The last write on a connection ignores the limit, because no reply will come.
 #[test]
 fn without_the_limit_in_flight_all_requests_leave_at_once() {
     let mut scenario = waiting(1);
@@ -161,7 +161,7 @@ fn without_the_limit_in_flight_all_requests_leave_at_once() {
     assert_eq!(scenario.xids(), [0, 1, 2, 3]);
 }
 
-/// Its time counts from the loss of the connection, and ends with the next one.
+/// The time of such a request counts from the loss of the connection, and ends with the next connection.
 #[test]
 fn a_request_without_capacity_waits_for_a_connection_up_to_its_limit() {
     let mut scenario = waiting(1);
@@ -190,7 +190,7 @@ fn a_request_without_capacity_waits_for_a_connection_up_to_its_limit() {
     );
 }
 
-/// What the machine itself sends waits on between requests that fail, whole and in its place.
+/// The machine's own requests stay queued, whole and in their places, while requests around them fail.
 // Case (Found in docent itself): many requests that timed out together took a time that grew with
 // the square of their number.
 #[test]
@@ -220,8 +220,8 @@ fn the_machines_own_requests_do_not_time_out_with_others() {
     assert_eq!(scenario.completions(), [(5, Ok(5))]);
 }
 
-/// As [`the_machines_own_requests_do_not_time_out_with_others`], with a number at which a look at each of them for each
-/// call, or a move of each for each, would take minutes.
+/// Like [`the_machines_own_requests_do_not_time_out_with_others`], with a number of requests at which visiting or
+/// moving all of them for each call would take minutes.
 // Case (Found in docent itself): with a request timeout, each call looked at all of the machine's
 // own requests in front of it, and those moved one by one when requests timed out.
 #[test]
@@ -256,7 +256,7 @@ fn many_of_the_machines_own_requests_cost_later_calls_nothing() {
     }
 }
 
-/// An alarm for a request completed meanwhile is early, and is set for the next one.
+/// An alarm for a request completed meanwhile comes early, and is set again for the next one.
 #[test]
 fn the_alarm_of_a_request_timeout_moves_on_with_the_requests() {
     let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(1000)));
@@ -279,7 +279,7 @@ fn the_alarm_of_a_request_timeout_moves_on_with_the_requests() {
     assert_ne!(scenario.machine.poll_timeout(), Some(start + ms(1400)));
 }
 
-/// Replies whose callers have gone, but for one in a thousand.
+/// Receives replies whose callers have gone, except for one in a thousand.
 #[derive(Default)]
 struct Rarely(Vec<u32>);
 

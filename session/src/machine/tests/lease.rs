@@ -1,4 +1,4 @@
-//! How long a session may be believed in: what renews the lease, and when the session is lost for want of that.
+//! How long a client may believe in its session: what renews the lease, and when the session is lost without a renewal.
 
 use super::*;
 use crate::{SessionToken, config::Backoff};
@@ -57,7 +57,7 @@ fn a_session_made_by_a_read_only_server_is_worth_nothing() {
     assert!(!lease.claim().is_valid(scenario.now));
 }
 
-/// A session handed in, and the first server is a read-only one.
+/// A session is handed in, and the first server is read-only.
 #[test]
 fn a_session_handed_in_at_a_read_only_server_is_not_believed_in() {
     let token = SessionToken::new(0x17, b"fedcba9876543210", 44);
@@ -83,7 +83,7 @@ fn after_a_read_only_server_the_quorum_renews_the_lease_again() {
     assert!(claim.is_valid(scenario.now + ms(5000)));
 }
 
-/// It does not know what the quorum has made since it was cut off.
+/// A read-only server does not know the sessions that the quorum has created since it was cut off.
 // Case (Found in docent itself): a read-only server that did not know a session ended it.
 #[test]
 fn a_read_only_server_that_does_not_know_the_session_is_no_expiry() {
@@ -133,7 +133,7 @@ fn at_a_read_only_server_the_session_is_lost_by_its_deadline() {
 
 // LOST: by the deadline of the lease, counted from the last contact.
 
-/// An idle session whose server falls silent right behind the answer to a ping.
+/// An idle session whose server falls silent right after the answer to a ping.
 fn silence(config: Config) -> (Scenario, Instant) {
     let mut scenario = Scenario::connected_with(config);
     scenario.wait(ms(2000));
@@ -170,7 +170,7 @@ impl Scenario {
     }
 }
 
-/// Servers count from what they heard last, not from when we have noticed their silence.
+/// Servers count from what they heard last, not from when the client has noticed their silence.
 // Case (Found in docent itself): LOST, and the end of watches, came up to two thirds of the timeout
 // after the end of the session at the servers.
 #[test]
@@ -183,12 +183,13 @@ fn a_silent_session_is_lost_by_the_deadline_of_its_lease() {
     assert_eq!(scenario.now, contact + ms(6000) - scenario.machine.timeouts().margin);
     assert_eq!(scenario.now, lease.deadline());
     assert!(lease.is_lost());
-    // Behind the state: waiters for the end of a claim see it.
+    // After the state: waiters for the end of a claim see it.
     let event = scenario.machine.poll_event();
     assert!(matches!(&event, Some(Event::Lease(lost)) if lost.is_lost()), "{event:?}");
 }
 
-/// Of the whole timeout, from the same contact; 0 is all of it, as Curator's `ConnectionStateManager` has it.
+/// A percentage of the whole timeout, from the last contact. 0 is the whole timeout, as in Curator's
+/// `ConnectionStateManager`.
 #[test]
 fn the_expiration_percent_counts_from_the_last_contact() {
     for (percent, lost_after) in
@@ -202,7 +203,7 @@ fn the_expiration_percent_counts_from_the_last_contact() {
     }
 }
 
-/// Curator's 0, too, is no end at every cut.
+/// A percentage of 0, which Curator allows, does not end the session at every cut.
 // Case (Found in docent itself): an expiration percentage of 0 ended the session at every cut, one
 // over 100 put LOST off.
 #[test]
@@ -232,7 +233,7 @@ fn a_reconnect_just_before_the_deadline_keeps_the_session_and_its_claims() {
     assert!(!lease.is_lost() && claim.is_valid(scenario.now + ms(5000)));
 }
 
-/// The task was held up: what the server has said meanwhile is the truth, but no claim outlives its deadline.
+/// The task was held up: a server's later word on the session counts, but no claim outlives its deadline.
 #[test]
 fn a_session_that_is_resumed_behind_the_deadline_lives_and_its_claims_do_not() {
     let (mut scenario, _) = silence(config());
@@ -263,7 +264,7 @@ fn a_reply_behind_the_deadline_reports_the_lapse() {
     assert!(!claim.is_valid(scenario.now));
 }
 
-/// Whoever hears a server is not heard by it for that: the network may have died in one direction only.
+/// A client that hears a server is not always heard by it: the network may have failed in one direction only.
 // Case (Found in docent itself): events kept a connection on which nothing was answered; so did
 // half a frame, for ever.
 #[test]
@@ -277,7 +278,7 @@ fn events_alone_do_not_keep_the_connection() {
     assert!(scenario.now >= contact + ms(4000));
 }
 
-/// A part of a frame is news once, not at every look.
+/// A part of a frame counts as contact once, not each time it is looked at.
 #[test]
 fn a_server_that_stops_in_the_middle_of_a_frame_is_left() {
     let (mut scenario, contact) = silence(config());
@@ -335,8 +336,8 @@ fn a_longer_timeout_granted_later_is_not_believed() {
 
 // The pauses between attempts.
 
-/// A cut of 2.5 s in a session of 4 s, after the longest pause between two pings: for the end of the cut to be met
-/// by an attempt, pauses get short towards the end of the session.
+/// A cut of 2.5 s in a session of 4 s, after the longest pause between two pings. Pauses get short towards the end
+/// of the session, so that there is an attempt between the end of the cut and the end of the session.
 // Case (Found in docent itself): pauses between attempts of up to 5 s lost short sessions: with 4
 // s, a cut of 2.5 s did in 8 of 10.
 #[test]
@@ -379,7 +380,7 @@ fn a_cut_of_five_eighths_of_the_timeout_loses_no_session() {
     }
 }
 
-/// It would be tried, and dropped, as fast as it goes, by all its clients.
+/// Otherwise all its clients would connect to it again and again without a pause.
 // Case (Failure cases, 25): a wrong password kicks our connection.
 // Case (Found in docent itself): back-off was reset by each handshake: a server that dropped each
 // session right behind it was tried without a pause.
@@ -418,7 +419,7 @@ fn a_server_that_drops_each_session_behind_the_handshake_sees_growing_pauses() {
     }
 }
 
-/// Answers to other things than the watches do not make a session usable whose watches are not set.
+/// A session whose watches are not set again is not usable, even if the server answers other requests.
 #[test]
 fn a_session_is_usable_once_its_watches_are_set() {
     let mut scenario = Scenario::connected_with(config().with_auth("digest", b"u:p"));
@@ -472,7 +473,7 @@ fn each_answer_to_a_ping_counts_from_its_own() {
     assert_eq!(lease.deadline(), deadline(7000), "an answer to no ping");
 }
 
-/// More pings than are noted: behind an answer that takes long, none of them is answered.
+/// More pings than the machine notes, behind a request whose reply takes long: none is answered before that reply.
 #[test]
 fn the_answer_to_a_ping_that_was_not_noted_counts_from_no_later_one() {
     let timeout = ms(6_000_000);
@@ -502,7 +503,7 @@ fn the_answer_to_a_ping_that_was_not_noted_counts_from_no_later_one() {
     let seventieth = scenario.now;
     parts.for_each(|part| input.extend_from_slice(part));
     scenario.machine.handle_input(scenario.now, &mut input);
-    // The answers to the noted ones.
+    // The answers to the noted pings.
     for _ in 0..64 {
         scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
     }
@@ -521,7 +522,7 @@ fn the_answer_to_a_ping_that_was_not_noted_counts_from_no_later_one() {
     assert_eq!(pings(&scenario), 73);
 }
 
-/// None of the connection before, either.
+/// A ping of the connection before does not count, either.
 #[test]
 fn the_answer_to_a_ping_belongs_to_its_connection() {
     let mut scenario = Scenario::connected();

@@ -1,4 +1,4 @@
-//! Limits of the time of single requests, beside or without the request timeout of all.
+//! Time limits of single requests, with and without the request timeout for all.
 
 use super::{super::visited::take_visited, *};
 
@@ -98,7 +98,7 @@ fn credentials_end_at_their_own_limit() {
         scenario.add_auth("digest", b"u:p", token);
     }
     scenario.flush();
-    // The numbers that their callers were told.
+    // The numbers that the callers have received.
     let numbers: Vec<_> =
         scenario.machine.auth_pending.iter().map(|pending| pending.number).collect();
     assert!(numbers[0] < 0 && numbers[0] != numbers[1], "{numbers:?}");

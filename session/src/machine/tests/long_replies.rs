@@ -10,8 +10,8 @@ fn idle(limit: usize) -> Scenario {
 }
 
 impl Scenario {
-    /// The reply to a request that is sent now, in 50 parts, one after each `pause`; returns the number of parts that have
-    /// arrived when the connection is closed.
+    /// The reply to a request that is sent now, in 50 parts, one after each `pause`; returns the number of parts that
+    /// have arrived when the connection is closed.
     fn slow_reply(&mut self, pause: Duration) -> usize {
         self.get("/long", 1);
         self.flush();
@@ -31,8 +31,8 @@ impl Scenario {
     }
 }
 
-/// More than two thirds of the timeout on its way, and never silent. Its header shows that the session lived when the
-/// request was sent: the whole timeout is left from there.
+/// The reply takes more than two thirds of the timeout, and is never silent. Its header shows that the session lived
+/// when the request was sent: the whole timeout is left from there.
 #[test]
 fn a_long_answer_keeps_the_connection_while_it_comes() {
     for limit in [1 << 20, 100] {
@@ -45,7 +45,8 @@ fn a_long_answer_keeps_the_connection_while_it_comes() {
     }
 }
 
-/// Nothing behind it can be answered, so nothing renews the lease: the claims end, and with them all else.
+/// Nothing behind the reply can be answered, so nothing renews the lease: the claims end, and with them the connection
+/// and the session.
 // Case (Found in docent itself): a reply of which one byte came now and then kept its connection
 // for ever, behind the end of the lease, without SUSPENDED and LOST; so did a reply above the
 // limit, and one of a read-only server.
@@ -64,7 +65,7 @@ fn an_answer_that_takes_longer_than_the_session_ends_with_it() {
     }
 }
 
-/// It renews no lease, so no part of a reply is a sign of anything there.
+/// A read-only server renews no lease, so a part of its reply proves nothing about the session.
 #[test]
 fn a_part_of_an_answer_keeps_no_connection_to_a_read_only_server() {
     for limit in [1 << 20, 100] {
@@ -76,8 +77,8 @@ fn a_part_of_an_answer_keeps_no_connection_to_a_read_only_server() {
     }
 }
 
-/// A burst that takes longer than the session timeout, and was sent at once: replies keep the session as long as they come.
-/// They are no proof for claims.
+/// A burst that was sent at once and takes longer than the session timeout: the session is kept as long as replies
+/// come. They are no proof for claims.
 #[test]
 fn a_server_that_answers_later_than_the_timeout_keeps_its_session() {
     let mut scenario = Scenario::connected();
@@ -99,7 +100,7 @@ fn a_server_that_answers_later_than_the_timeout_keeps_its_session() {
     assert_eq!(scenario.completions().iter().filter(|(_, done)| done.is_err()).count(), 20);
 }
 
-/// What a socket takes later counts as sent later.
+/// Bytes that the socket takes later count as sent later.
 #[test]
 fn each_part_of_a_long_burst_counts_from_when_it_was_taken() {
     let mut scenario = Scenario::connected();

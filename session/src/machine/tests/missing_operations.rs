@@ -34,7 +34,7 @@ impl Scenario {
         self.wire.len() - before
     }
 
-    /// Another session, in place of the one that is asked for (a Keeper), or behind its expiry.
+    /// Another session, instead of the one asked for (a Keeper), or after its expiry.
     fn next_session(&mut self, id: i64, is_replaced: bool) {
         self.connect();
         if is_replaced {
@@ -74,7 +74,7 @@ fn a_refused_operation_is_sent_once_in_a_session() {
     assert_eq!(scenario.missing_operations(), [""; 0]);
 }
 
-/// It is found out again for other servers only.
+/// Only another server is asked for the operation again.
 // Case (Found in docent itself): each new session of a client lost one connection to find again
 // what the same server was known to lack.
 #[test]
@@ -96,8 +96,8 @@ fn a_refused_operation_is_not_sent_in_the_next_session() {
     assert_eq!(scenario.missing_operations(), ["whoAmI 0x9"]);
 }
 
-/// A Keeper closes the connection without a reply, and ends the session with it: twice. Where the session is resumed, it
-/// may be the network.
+/// A Keeper closes the connection without a reply, and ends the session with it: twice. Where the session is resumed,
+/// it may be the network.
 // Case (Found in docent itself): a ClickHouse Keeper without addWatch ended the session at each
 // call of an application, and the client never learned why.
 #[test]
@@ -180,7 +180,7 @@ fn a_refused_operation_is_sent_again_after_a_later_reconnect() {
     assert_eq!(scenario.who_am_i(3), 1);
 }
 
-/// A watch that cannot be removed costs no connection: its event finds no watcher.
+/// A watch that cannot be removed costs no connection: its event has no watcher.
 // Case (Found in docent itself): each watcher that was dropped or removed cost a connection on
 // ZooKeeper 3.4, which has no removeWatches.
 #[test]

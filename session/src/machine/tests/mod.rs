@@ -1,4 +1,4 @@
-//! The machine's rules, each a scenario: frames by hand, instants by hand, numbers for tokens and watchers.
+//! The rules of the machine, each as a scenario: frames and instants made by hand, numbers for tokens and watchers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -54,7 +54,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// What became of a request: the zxid of its reply, or the error.
+/// The result of a request: the zxid of its reply, or the error.
 type Completed = Result<i64, (ErrorKind, Outcome)>;
 
 /// A machine, its clock, and the server's side of its bytes.
@@ -147,7 +147,7 @@ impl Scenario {
         while self.flush_part() {}
     }
 
-    /// As [`flush`](Self::flush), for one write. Returns whether there was one.
+    /// Like [`flush`](Self::flush), for one write. Returns whether there was one.
     fn flush_part(&mut self) -> bool {
         let mut out = Vec::new();
         self.machine.poll_transmit(self.now, &mut out);
@@ -190,7 +190,7 @@ impl Scenario {
         self.machine.submit(&operation, token, None, || now);
     }
 
-    /// Calls close with a second to go.
+    /// Calls close with a limit of one second.
     fn close(&mut self, token: u32) {
         self.machine.close(Some(token), self.now + ms(1000));
     }

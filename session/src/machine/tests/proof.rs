@@ -167,7 +167,7 @@ fn a_write_that_is_not_committed_proves_nothing() {
     }
 }
 
-/// Its reply may be the one to the connect request before it.
+/// The leader's answer to the connect request before it may have completed the handshake.
 #[test]
 fn a_connect_request_without_a_reply_is_the_base_until_a_write_has_succeeded() {
     let mut scenario = Scenario::connected();
@@ -265,7 +265,7 @@ fn a_close_keeps_the_connection_that_was_to_be_replaced() {
     assert!(!scenario.is_broken());
 }
 
-/// A later leader returns to the timeout of its creation, which this client does not know.
+/// A later leader returns to the timeout of the session's creation, which this client does not know.
 #[test]
 fn a_session_that_was_handed_in_is_never_proven() {
     let token = Scenario::connected().machine.session_token().unwrap();
@@ -335,7 +335,8 @@ fn at_the_leader_a_write_counts_from_its_sending() {
     assert_eq!(scenario.role_probes(), []);
 }
 
-/// A server loses its connections before it is elected, but its last replies may arrive behind what it says then.
+/// A server loses its connections before it is elected, but its last replies may arrive after its answer about
+/// its role.
 // Case (Found in docent itself): a write that was sent before its server was known to lead counted
 // as one to the leader; the server may have been elected since.
 #[test]
@@ -377,7 +378,7 @@ fn the_role_of_a_connection_ends_with_it() {
     assert_eq!(scenario.role_probes().len(), 1, "asked again");
 }
 
-/// Its role can only change with the end of its connections.
+/// The role of a server can only change with the end of its connections.
 #[test]
 fn a_follower_is_asked_once_for_all_planned_reconnects() {
     let mut scenario = direct();

@@ -46,7 +46,7 @@ fn answers_know_of_the_events_in_front_of_them() {
     for token in 1..=5 {
         let operation = GetData(ReadRequest { path: "/node".into(), watch: true });
         let watch = Registration { kind: WatchKind::Data, path: "/node".into(), watcher: token };
-        // Replies without a watch go another way.
+        // Replies without a watch take another code path.
         machine.submit(&operation, token, Some(watch).filter(|_| token <= 3), || now);
     }
     machine.poll_transmit(now, &mut out);
@@ -65,7 +65,8 @@ fn answers_know_of_the_events_in_front_of_them() {
     assert_eq!(machine.answers_mut().0, [(1, false), (2, true), (3, false), (4, false), (5, true)]);
 }
 
-/// Too short to be a reply, and no reason to wait for more of it; also where replies of this length are over the limit.
+/// Such a frame is too short for a reply, so there is no reason to wait for more of it, even where replies of this
+/// length exceed the limit.
 #[test]
 fn a_frame_shorter_than_a_reply_header_breaks_the_stream() {
     for limit in [1 << 20, 0] {
@@ -75,7 +76,7 @@ fn a_frame_shorter_than_a_reply_header_breaks_the_stream() {
             scenario.machine.config.max_reply_bytes = limit;
             scenario.send_get("/a", 1);
             let mut frame = u32::try_from(len).unwrap().to_be_bytes().to_vec();
-            // A reply to our request, as far as it goes.
+            // The beginning of a reply to our request.
             frame.extend_from_slice(&[&[0, 0, 0, 1][..], &[0; 12]].concat()[..len]);
             // What follows has the length of a header, so that none is taken from two frames.
             frame.extend_from_slice(&[0; 16]);
@@ -90,7 +91,7 @@ fn a_frame_shorter_than_a_reply_header_breaks_the_stream() {
     }
 }
 
-/// Many at once are taken by the block; a limit below the length of a short reply must not stop there.
+/// Replies that arrive together are handled in blocks; a limit below the length of a short reply must not stop that.
 // Case (Found in docent itself): a limit for replies under 1 KiB, and such replies by the block:
 // for ever in one place (never released).
 #[test]
@@ -332,7 +333,7 @@ fn a_full_queue_accepts_requests_that_clean_up() {
             scenario.reply(xid, 5, ErrorCode::Ok, b"");
         }
         assert_eq!(scenario.completions().last(), Some(&(4, Ok(5))));
-        // Not when nothing is sent any more.
+        // Not after closeSession, behind which nothing is sent.
         scenario.close(5);
         scenario.machine.submit_reserved(&delete, 6, || now);
         assert_eq!(scenario.completions(), [(6, Err((ErrorKind::Closed, Outcome::NotApplied)))]);
@@ -383,7 +384,7 @@ fn a_reply_as_long_as_the_limit_may_come_in_pieces() {
     }
 }
 
-/// Nothing can be said of the watches from there on.
+/// Without that event, the state of the watches is unknown.
 #[test]
 fn an_event_over_the_limit_ends_the_connection_and_says_why() {
     for (xid, said) in [(xid::NOTIFICATION, "an event of 1016 bytes"), (77, "xid 77"), (0, "xid 0")]
@@ -396,7 +397,7 @@ fn an_event_over_the_limit_ends_the_connection_and_says_why() {
     }
 }
 
-/// Only since 3.9 do servers send the zxid of the change.
+/// Servers send the zxid of the change only since 3.9.
 #[test]
 fn an_event_has_a_zxid_if_the_server_says_one() {
     for (zxid, expected) in [(-1, None), (0, None), (1, Some(1)), (99, Some(99))] {
@@ -415,7 +416,7 @@ fn an_event_has_a_zxid_if_the_server_says_one() {
     }
 }
 
-/// As an answer to a request, not only to a ping.
+/// The answer to any request may say so, not only the one to a ping.
 #[test]
 fn a_request_may_be_expected_that_authentication_is_required() {
     let mut scenario = Scenario::connected();
@@ -425,7 +426,7 @@ fn a_request_may_be_expected_that_authentication_is_required() {
     assert_eq!(scenario.completions().len(), 1);
 }
 
-/// Of each reply: how much memory it could share, and the size below which it is copied out of that.
+/// For each reply: how much memory it could share, and the size below which its parts are copied out.
 #[derive(Default)]
 struct Shared(Vec<Option<(usize, usize)>>);
 
@@ -442,7 +443,7 @@ impl Answers<u32> for Shared {
     fn shrink_to(&mut self, _: usize) {}
 }
 
-/// The memory of replies with these sizes, in bytes and with their headers, that come in one piece.
+/// The memory that replies of these sizes, in bytes with their headers, share if they come in one piece.
 fn shared(sizes: &[usize]) -> Vec<Option<(usize, usize)>> {
     let mut machine: Session<u32, u32, Shared> =
         Session::with_answers(config(), 1, Shared::default());
@@ -489,7 +490,7 @@ fn long_replies_keep_no_more_than_64_times_their_parts() {
     assert_eq!(parts(4 * huge), (4 * huge, (8 * huge).div_ceil(MAX_MEMORY_FACTOR)));
 }
 
-/// It would stay as long as a part of them does.
+/// Otherwise that buffer would stay as long as a part of any of them.
 #[test]
 fn frames_behind_a_large_frame_are_moved_out_of_its_buffer() {
     for (size, moved) in [(5000, false), (MAX_SHARED_INPUT / 2, true)] {
@@ -507,7 +508,7 @@ fn frames_behind_a_large_frame_are_moved_out_of_its_buffer() {
     }
 }
 
-/// The stream cannot be trusted from there on.
+/// The stream cannot be trusted after that.
 #[test]
 fn nothing_is_answered_behind_what_breaks_the_connection() {
     // Short frames, frames in shared buffers, and long ones.

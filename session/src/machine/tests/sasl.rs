@@ -12,7 +12,7 @@ fn bob() -> Config {
 }
 
 impl Scenario {
-    /// Up to the server's acceptance of the session, and the client's first word.
+    /// Up to the server's acceptance of the session, and the client's first token.
     fn greeted(config: Config) -> Self {
         let mut scenario = Self::new(config);
         scenario.resume();
@@ -32,7 +32,7 @@ impl Scenario {
         self.prove();
     }
 
-    /// The proof that is expected from then on.
+    /// Sends a challenge. Returns the proof that is expected after it.
     fn challenge(&mut self) -> String {
         let xid = self.exchange().expect("an exchange").0;
         self.answer_sasl(xid, ErrorCode::Ok, Some(CHALLENGE));
@@ -58,7 +58,7 @@ impl Scenario {
         self.answer_sasl(xid, ErrorCode::AuthFailed, None);
     }
 
-    /// One of the things a server may say, for any scenario.
+    /// One of the replies that a server may send, for random scenarios.
     pub(super) fn say_sasl(&mut self, which: u8) {
         let (xid, rspauth) = self.exchange().unwrap_or((1, None));
         let proof = rspauth.map(|rspauth| format!("rspauth={rspauth}"));
@@ -92,7 +92,7 @@ fn nothing_goes_out_before_sasl_is_over() {
     scenario.get("/handshaking", 2);
     scenario.accept(7, 6000);
     scenario.send_get("/authenticating", 3);
-    // The first word is empty, not missing; its xid comes behind those that were given away.
+    // The first token is empty, not missing; its xid follows those that were already given out.
     assert_eq!(scenario.wire[1..], [(3, "Sasl(SaslRequest { token: 0 bytes })".to_owned())]);
     assert!(!scenario.machine.is_connected());
     assert_eq!(scenario.states(), [], "not connected as long as nothing can be asked");
@@ -218,7 +218,7 @@ fn a_server_that_talks_nonsense_is_left_for_the_next_one() {
     assert!(scenario.is_broken(), "a token that is cut off");
 }
 
-/// Without a reply: no ping, which a server that requires authentication would close at.
+/// No ping is sent during the exchange: a server that requires authentication would close the connection.
 // Case (Found in docent itself): each step of SASL had two thirds of the session timeout to be
 // answered in.
 #[test]

@@ -1,4 +1,4 @@
-//! Any scenario at all.
+//! Random scenarios.
 
 use proptest::{prelude::*, test_runner::TestCaseError};
 
@@ -36,7 +36,7 @@ enum Step {
     /// Waits until the next deadline.
     Due,
     Forget(u8),
-    /// A word of SASL, of several.
+    /// One of several SASL replies.
     Sasl(u8),
 }
 

@@ -53,7 +53,8 @@ fn a_close_is_not_held_up_by_a_move() {
     assert_eq!(scenario.wire.last().unwrap().1, "CloseSession");
 }
 
-/// Each server's share of the connection timeout follows the list, so that one silent server leaves time for the others.
+/// Each server's share of the connection timeout follows the list, so that one silent server leaves time for the
+/// others.
 #[test]
 fn a_longer_list_shortens_the_wait_for_each_server() {
     let mut scenario = Scenario::connected();
@@ -195,12 +196,12 @@ fn a_request_without_an_answer_in_time_fails_alone() {
     assert_eq!(scenario.machine.poll_timeout(), Some(scenario.now + ms(500)));
 }
 
-/// Requests that have failed for want of an answer keep their places for their replies; an overtaking refusal in front of
-/// the others, behind them or among them leaves count of them right.
+/// Requests that have timed out keep their places for their late replies. A refusal that overtakes other replies
+/// leaves their count right, wherever its request is among them.
 #[test]
 fn a_refusal_among_timed_out_requests_leaves_the_others_their_timeouts() {
     const LATE: Completed = Err((ErrorKind::OperationTimeout, Outcome::Unknown));
-    // Three of five have timed out; which one is refused, and how many timed-out ones are left then.
+    // Three of five have timed out. Each case: the request that is refused, and the number of timed-out ones left then.
     for (refused, left) in [(2, 2), (3, 2), (4, 3), (5, 3)] {
         let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(500)));
         for token in 1..=3 {
@@ -308,7 +309,7 @@ fn an_idle_session_frees_the_memory_of_a_burst() {
     assert!(bytes <= 1024 && entries <= 32 && machine.answers.capacity() <= 32);
 }
 
-/// Allocated again and again, it would cost more than it is worth.
+/// Freeing and allocating it for each burst would cost more than it saves.
 #[test]
 fn a_busy_session_keeps_the_memory_of_its_bursts() {
     let mut scenario = Scenario::connected();
@@ -351,7 +352,7 @@ fn sessions_and_requests_are_counted() {
     );
 }
 
-/// No server sends the reason of its refusal; the error names the possible ones.
+/// A server does not send the reason of its refusal; the error names the possible ones.
 #[test]
 fn a_server_that_may_be_behind_is_named_as_such() {
     let mut scenario = Scenario::connected();
@@ -385,7 +386,7 @@ fn an_heir_asks_for_the_timeout_that_the_session_was_made_with() {
         heir.accept(7, 6000);
         heir.cut();
     }
-    // A new session is the heir's own.
+    // A new session has the heir's own timeout.
     heir.wait(ms(6000));
     heir.connect();
     let asked = &heir.wire.last().unwrap().1;
@@ -448,7 +449,7 @@ fn a_server_that_fails_otherwise_or_answers_is_not_behind() {
     scenario.cut();
     scenario.closed_silently_by("one");
     assert_eq!(scenario.machine.ahead_of_servers(), Some(0x99));
-    // Not even reached.
+    // A server that is not even reached.
     while !matches!(scenario.machine.poll_connect(scenario.now), Connect::To(..)) {
         scenario.now += ms(100);
     }
@@ -459,7 +460,7 @@ fn a_server_that_fails_otherwise_or_answers_is_not_behind() {
     assert_eq!(scenario.machine.ahead_of_servers(), None);
 }
 
-/// It would never be left later: only a connected client checks its server.
+/// Otherwise such a server would never be left: only a connected client checks its server.
 // Case (Found in docent itself): a client that was connecting to a server just taken off the list
 // stayed with it.
 #[test]
@@ -527,7 +528,7 @@ fn on_a_read_only_server_of_the_only_name_the_name_is_asked_again() {
     assert!(scenario.is_broken());
 }
 
-/// A server of version 3.4 goes on after the reply to a transaction: each later one would fail the same way.
+/// A server of version 3.4 keeps the connection after this reply: each later transaction would fail in the same way.
 #[test]
 fn a_session_that_has_moved_leaves_the_connection() {
     let moved = MultiResult::Error(ErrorCode::SessionMoved);

@@ -1,4 +1,4 @@
-//! The watch table: the receivers of each event, and the replay to the next server.
+//! The watch table: which watchers receive an event, and the replay to the next server.
 
 use docent_protocol::{KeeperState, List};
 
@@ -288,7 +288,7 @@ fn a_replay_fills_its_requests_to_the_limit() {
     assert_eq!(lengths(whole - 13), (vec![], 2));
 }
 
-/// Less often, or to less, each removal could move the whole table.
+/// Shrinking earlier, or to less, would let each removal move the whole table.
 #[test]
 fn a_table_shrinks_to_twice_its_length_once_seven_eighths_are_free() {
     let shrunk = |capacity, len| {
@@ -308,7 +308,7 @@ fn a_table_shrinks_to_twice_its_length_once_seven_eighths_are_free() {
     assert_eq!(shrunk(50, 1), (56, 56));
 }
 
-/// While it is 0, no event is looked up at the ancestors of its node.
+/// While the count is 0, no event is looked up at the ancestors of its node.
 #[test]
 fn the_recursive_watches_are_counted() {
     let mut watches = table(&[

@@ -89,7 +89,7 @@ async fn parents_that_vanish_are_created_again_but_not_for_ever() {
 async fn a_parent_that_cannot_be_created_is_named() {
     let (client, mut conn, _net) = connected().await;
     let app = client.with_chroot("/app").unwrap();
-    // Of the chroot's own nodes, the whole path is named.
+    // The error names the paths below the chroot, and `/` for the chroot itself.
     for (refused, named) in [("/app/a", "/a"), ("/app", "/")] {
         let call = run(&app, async |app| {
             app.create("/a/b", b"", CreateOptions::new(CreateMode::Persistent).with_parents()).await

@@ -115,7 +115,7 @@ async fn the_root_is_not_deleted() {
         assert!(error.to_string().contains("cannot be deleted"), "{error}");
     }
     assert_eq!(client.metrics().requests, 0);
-    // Of a client with a chroot, these are other nodes.
+    // Under a chroot, these paths are other nodes.
     let app = client.with_chroot("/app").unwrap();
     let call = run(&app, async |app| {
         app.delete_recursive("/zookeeper").await?;

@@ -160,7 +160,7 @@ pub(crate) enum Change {
         acl: NodeAcl,
         parent_acl: NodeAcl,
     },
-    /// With the difference between the new length of the data and the old one.
+    /// `bytes` is the difference between the new length of the data and the old one.
     DataChanged {
         path: String,
         bytes: i64,
@@ -330,7 +330,7 @@ impl Tree {
         applied
     }
 
-    /// Applies a change, but for the statistics of quotas.
+    /// Applies a change, except for the statistics of quotas.
     fn change(&mut self, txn: &Txn, zxid: i64, wall_ms: i64, changes: &mut Vec<Change>) -> Applied {
         self.last_zxid = zxid;
         match txn {
@@ -374,11 +374,11 @@ impl Tree {
                 let (stat, acl) = (node.stat(), Arc::clone(&node.acl));
                 let path = CONFIG_NODE.to_owned();
                 let changed = Change::DataChanged { path, bytes: 0, acl };
-                // A real server writes the node twice: when the members change, and as the transaction says.
+                // A real server writes the node twice: when the members change, and when it applies the transaction.
                 changes.extend([changed.clone(), changed]);
                 Applied::Stat(stat)
             }
-            // A multi is in no other.
+            // Multis are not nested.
             Txn::Multi(_) | Txn::Check | Txn::Error => Applied::Nothing,
         }
     }

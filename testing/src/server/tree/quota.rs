@@ -12,7 +12,6 @@ use docent_protocol::ErrorCode;
 
 use super::{Change, Tree};
 
-/// The node of the quotas.
 const QUOTA: &str = "/zookeeper/quota";
 
 /// The name of the node of the limits, and of the statistics.
@@ -65,7 +64,7 @@ impl Tree {
         let Some(subject) = self.path_with_quota(path) else { return };
         let stats = format!("{QUOTA}{subject}{STATS}");
         let Some(node) = self.get_mut(&stats) else { return };
-        // A real server stops at statistics that are no numbers.
+        // Statistics that are not numbers stop a real server.
         let Ok(mut stats) = Track::parse(node.data.as_deref()) else { return };
         stats.add("count", count as i64);
         stats.add("bytes", bytes);
@@ -92,7 +91,7 @@ impl Tree {
     }
 }
 
-/// Numbers by name: `count=1,bytes=2`, and further ones behind semicolons.
+/// Numbers by name: `count=1,bytes=2`, followed by further ones after semicolons.
 struct Track(BTreeMap<String, i64>);
 
 impl Track {
@@ -112,7 +111,7 @@ impl Track {
         pairs.map(Self).ok_or(ErrorCode::MarshallingError)
     }
 
-    /// A number; -1 if it is not there.
+    /// A number; -1 if it is missing.
     fn get(&self, name: &str) -> i64 {
         self.0.get(name).copied().unwrap_or(-1)
     }
@@ -130,7 +129,7 @@ impl std::fmt::Display for Track {
             self.0.iter().filter(|(name, _)| !matches!(name.as_str(), "count" | "bytes"));
         let mut rest = String::new();
         others.try_for_each(|(name, number)| write!(rest, ";{name}={number}"))?;
-        // A real server writes the sign in front of the others, too.
+        // A real server writes `=` in front of the others, too.
         if rest.is_empty() { Ok(()) } else { write!(f, "={rest}") }
     }
 }

@@ -1,4 +1,4 @@
-//! Persistent watches, several kinds on one path, and giving them back.
+//! Persistent watches, several kinds on one path, and their removal.
 
 use docent_protocol::AddWatchMode;
 
@@ -17,7 +17,7 @@ impl Scenario {
         self.machine.add_watch(mode, token, path.into(), token, || now);
     }
 
-    /// As a client reads: the machine decides on the flag.
+    /// Reads as a client does: the machine decides on the watch flag.
     fn read_and_watch(&mut self, kind: WatchKind, path: &str, token: u32) {
         let now = self.now;
         let registration = Registration { kind, path: path.into(), watcher: token };
@@ -153,8 +153,8 @@ fn persistent_watches_are_set_again_and_resynced() {
     );
 }
 
-/// `ZooKeeper.ExistsWatchRegistration`: what an exists found is watched as data. The next server would report it as
-/// created otherwise.
+/// `ZooKeeper.ExistsWatchRegistration`: the watch of an exists that has found the node is a data watch. Otherwise the
+/// next server would report the node as created.
 #[test]
 fn an_exists_that_finds_its_node_is_set_again_as_data() {
     for (err, list) in [(ErrorCode::Ok, "data"), (ErrorCode::NoNode, "exist")] {

@@ -5,7 +5,7 @@ use super::*;
 /// How long a refused request about watches may wait for its next try.
 const NEXT_TRY: Duration = ms(1900);
 
-/// ThrottledOp (servers since 3.7) and whatever else: the watches are set again later, and no watch ends.
+/// After ThrottledOp (servers since 3.7) or any other error, the watches are set again later, and no watch ends.
 // Case (Found in docent itself): a refusal of setWatches, such as ThrottledOp, ended all persistent
 // watches, or the connection again and again; one of addWatch or removeWatches left the server with
 // another mode than the client believed in.
@@ -115,8 +115,8 @@ fn watches_that_could_not_be_set_again_are_set_on_the_next_server() {
     assert!(sent[0].contains("relative_zxid: 70,"), "{sent:?}");
 }
 
-/// The machine's own requests about a mode: while they are refused, the server's mode is what it was, and so are the
-/// events.
+/// While the machine's own requests about a mode are refused, the server keeps its old mode, and sends the events of
+/// that mode.
 #[test]
 fn a_mode_that_cannot_be_narrowed_stays_until_it_can() {
     let mut scenario = Scenario::connected();
@@ -323,7 +323,7 @@ fn watches_that_come_and_go_without_a_connection_leave_nothing() {
     assert_eq!(scenario.machine.watches(), 1);
 }
 
-/// They begin anew with each connection.
+/// The pauses between tries start anew with each connection.
 #[test]
 fn a_new_connection_knows_nothing_of_earlier_refusals() {
     let mut scenario = Scenario::connected();
@@ -366,7 +366,7 @@ fn a_refusal_of_one_shots_as_unknown_waits_as_others_do() {
     assert!(scenario.machine.unset.retry_at().is_some());
 }
 
-/// Its reply would be about a mode that another request has changed meanwhile.
+/// Otherwise its reply would be about a mode that another request has changed meanwhile.
 #[test]
 fn nothing_is_sent_about_a_path_while_its_watches_are_being_set() {
     let mut scenario = Scenario::connected();

@@ -59,7 +59,7 @@ fn another_watch_of_the_path_keeps_the_persistent_watch_on_the_server() {
             scenario.remove("/a", 2);
         }
         scenario.sends("Any");
-        // Nothing is known of the path any more.
+        // Nothing is known about the path any more.
         scenario.read_and_watch(WatchKind::Data, "/a", 4);
         scenario.sends("watch: true");
     }
@@ -102,7 +102,6 @@ fn a_server_that_keeps_one_mode_is_not_asked_twice_to_remove_the_other() {
     assert_eq!(scenario.answer(), [""; 0]);
 }
 
-/// removing a recursive watch beside nothing: its mode goes as a whole.
 #[test]
 fn the_only_watch_of_a_path_is_removed_as_a_whole() {
     for mode in [PERSISTENT, RECURSIVE] {
@@ -147,7 +146,7 @@ fn a_recursive_watch_that_goes_while_a_read_is_on_its_way_is_narrowed() {
     assert!(read > 0);
 }
 
-/// Its mode stays on the server, and the others of the path are served from it.
+/// The mode of a forgotten watch stays on the server, and serves the other watches of the path.
 #[test]
 fn a_forgotten_recursive_watch_keeps_its_mode() {
     let mut scenario = Scenario::connected();
@@ -163,10 +162,10 @@ fn a_forgotten_recursive_watch_keeps_its_mode() {
         scenario.watch_events(),
         [(2, EventType::NodeChildrenChanged), (3, EventType::NodeChildrenChanged)]
     );
-    // A read relies on it still, for its own watch would take half of it away.
+    // A read still relies on the mode: a watch of its own would take half of the mode away.
     scenario.read_and_watch(WatchKind::Data, "/a", 4);
     scenario.sends("watch: false");
-    // The removal of a watch takes it along.
+    // The removal of another watch removes the mode, too.
     scenario.event(EventType::NodeDataChanged, "/a");
     scenario.remove("/a", 2);
     scenario.sends("Any");
@@ -302,7 +301,7 @@ fn of_two_watches_on_their_way_the_one_that_is_cancelled_goes() {
     }
 }
 
-/// The same of reads.
+/// The same for reads.
 // Case (Pitfalls of the wire, 36): watches without a waiter.
 #[test]
 fn of_two_reads_on_their_way_the_one_that_is_cancelled_leaves_no_watch() {
@@ -317,7 +316,7 @@ fn of_two_reads_on_their_way_the_one_that_is_cancelled_leaves_no_watch() {
     }
 }
 
-/// What the machine itself sends about its watches is not refused: a recursive mode that stays on the server
+/// The machine's own requests about watches are not refused: a recursive mode that stays on the server
 /// keeps changed children from the owner of a persistent watch.
 // Case (Found in docent itself): a full queue refused the client's own requests: a recursive watch
 // stayed and kept changed children from others.
@@ -341,7 +340,7 @@ fn a_full_queue_does_not_keep_a_watch_from_being_given_back() {
     scenario.sends("RemoveWatches");
 }
 
-/// It is sent to the next server before all requests.
+/// The persistent watch is sent to the next server before all requests.
 #[test]
 fn a_read_between_two_connections_relies_on_the_persistent_watch() {
     let mut scenario = Scenario::connected();
@@ -355,7 +354,7 @@ fn a_read_between_two_connections_relies_on_the_persistent_watch() {
     assert!(sent[0].contains("SetWatches2") && sent[1].contains("watch: false"), "{sent:?}");
 }
 
-/// Also when another watcher of its path goes meanwhile.
+/// This holds also when another watcher of the path goes meanwhile.
 #[test]
 fn the_mode_for_the_next_server_stays_as_long_as_a_watcher_does() {
     let mut scenario = Scenario::connected();
@@ -370,7 +369,7 @@ fn the_mode_for_the_next_server_stays_as_long_as_a_watcher_does() {
     assert!(!scenario.machine.watches.has_modes());
 }
 
-/// They go to the next server, in front of the reads behind them.
+/// The watch requests are sent to the next server before the reads behind them.
 #[test]
 fn reads_between_connections_rely_on_the_watch_requests_in_front_of_them() {
     let mut scenario = Scenario::connected();
@@ -387,7 +386,7 @@ fn reads_between_connections_rely_on_the_watch_requests_in_front_of_them() {
     assert!(covered.contains("watch: false") && own.contains("watch: true"), "{sent:?}");
 }
 
-/// A removal that was sent is done by the end of the connection.
+/// The end of the connection completes a removal that was sent.
 #[test]
 fn a_removal_that_was_on_its_way_when_the_connection_went_has_succeeded() {
     let mut scenario = Scenario::connected();
@@ -400,7 +399,7 @@ fn a_removal_that_was_on_its_way_when_the_connection_went_has_succeeded() {
     assert!(matches!(scenario.completions()[..], [(1, Ok(_))]));
 }
 
-/// Its event will find no watcher.
+/// The event of such a watch will find no watcher.
 #[test]
 fn a_one_shot_watch_that_is_cancelled_stays_on_the_server() {
     let mut scenario = Scenario::connected();

@@ -113,8 +113,8 @@ fn the_removal_of_a_persistent_watch_leaves_a_recursive_one_beside_it_as_it_is()
     assert_eq!(scenario.watch_events(), []);
 }
 
-/// The removal of one kind takes half of a persistent watch away (ZOOKEEPER-4471); the other half would notify no watcher of
-/// events for ever.
+/// The removal of one kind takes half of a persistent watch away (ZOOKEEPER-4471). The other half
+/// would stay on the server for ever, with events for no watcher.
 #[test]
 fn the_half_of_a_persistent_watch_that_a_removal_left_is_given_back() {
     let mut scenario = Scenario::connected();
