@@ -1,4 +1,4 @@
-//! The client: nodes, other calls, watches, states, retries, limits of time.
+//! The client: nodes, other calls, watches, states, retries, timeouts.
 
 use docent::{EventType, blocking::Allow, retry::RetryNTimes, watch::OnDrop};
 use std::future;
@@ -14,7 +14,7 @@ blocking_on_both_servers! {
     run_closes_the_session_in_every_case
 }
 
-/// Shorter than anything that a test waits for.
+/// A timeout that expires before the awaited event.
 const SHORT: Duration = Duration::from_millis(50);
 
 fn nodes_are_created_read_written_and_deleted(server: Server) {
@@ -85,7 +85,7 @@ fn a_persistent_watch_is_an_iterator_until_the_client_ends(server: Server) {
         watcher.map(Result::unwrap).map(|event| event.event_type).collect::<Vec<_>>()
     });
     writer.set_data(&path, b"1", None).unwrap();
-    // The reply to a read behind the write comes after its event.
+    // The replies to these reads come after the write's event.
     client.sync(&path).unwrap();
     client.get_data(&path).unwrap();
     client.close().unwrap();
@@ -98,7 +98,7 @@ fn a_wait_ends_with_its_timeout_or_its_event(server: Server) {
     let path = server.path("awaited");
     client.ensure_path(&server.fixture.path, CreateMode::Persistent).unwrap();
     assert!(wait_timeout(SHORT, || client.wait_until_exists(&path)).unwrap().is_none());
-    // A wait that has ended leaves no watch behind.
+    // A timed wait that has ended leaves no watch behind.
     eventually_blocking("no watches", || (client.metrics().watches == 0).then_some(()));
     let waiting = thread::spawn({
         let (client, path) = (client.clone(), path.clone());
@@ -120,7 +120,7 @@ fn a_retry_calls_blocking_methods(server: Server) {
     let made = client.retry(&RetryNTimes::new(3, Duration::from_millis(1)), || {
         attempts += 1;
         if attempts < 3 {
-            // Its request is never sent.
+            // As if its request had never been sent.
             return Err(docent::Error::new(ErrorKind::ConnectionLoss, Outcome::NotApplied));
         }
         client.create(&path, b"", CreateOptions::new(CreateMode::Persistent).with_parents())

@@ -1,4 +1,4 @@
-//! The end: of sessions, threads and programs; of what outlives its client.
+//! The end of sessions, threads and programs, and values that outlive their client.
 
 use docent::{DistributedDoubleBarrier, GroupMember, SharedCount};
 use std::{
@@ -25,7 +25,7 @@ fn handles_that_outlive_their_client_are_harmless(server: Server) {
     client.close().unwrap();
     assert!(!released.is_held() && !dropped.is_held());
     assert!(released.lost_timeout(DEADLINE).unwrap());
-    // Its node is deleted with the session; there is no connection to ask.
+    // Its node was deleted with the session; there is no connection to check that.
     let _ = released.release();
     drop(dropped);
     assert!(watcher.next().unwrap().unwrap().is_end());
@@ -33,7 +33,7 @@ fn handles_that_outlive_their_client_are_harmless(server: Server) {
     assert_eq!(client.close().unwrap_err().kind(), ErrorKind::Closed);
     drop((client, mutex));
     drop(watcher);
-    // The background has given up its deletes.
+    // The background tasks have given up their deletes.
     eventually_blocking("no client", || weak.upgrade().is_none().then_some(()));
     let other = InterProcessMutex::new(&server.client(), &server.path("mutex")).unwrap();
     other
@@ -63,7 +63,8 @@ fn the_last_drop_closes_the_session(server: Server) {
     assert_eq!(observer.exists(&path).unwrap(), None, "the drop has waited");
 }
 
-/// Whatever is dropped last: its background ends, and with it the session, without the limit of the last drop.
+/// Whichever value of a client is dropped last: its background tasks end, and then the session, before the time limit
+/// of the last drop.
 // Case (Programs without async): the background of a recipe outlives its last value.
 // Case (Programs without async): a discovery, its cache and its provider are dropped on another
 // thread, or as the last of their client.
@@ -154,7 +155,7 @@ fn every_recipe_may_be_the_last_of_its_client() {
         ),
     ];
     for (kind, make) in kinds {
-        // The shortest of some: the machine may be busy.
+        // The shortest of three: the machine may be busy.
         let time = |_| {
             let last = make(&server.client());
             let before = Instant::now();
@@ -175,13 +176,13 @@ fn a_server_that_is_not_there_is_an_error() {
     let error = Client::connect_with(config.clone()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
     assert!(error.to_string().contains("refused"), "{error}");
-    // A client that is started waits for its requests only.
+    // `start_with` does not wait for a connection; requests do.
     let client = Client::start_with(config).unwrap();
     assert_eq!(client.get_data("/").unwrap_err().kind(), ErrorKind::ConnectionLoss);
     assert_eq!(Client::connect("host:port").unwrap_err().kind(), ErrorKind::InvalidConfig);
 }
 
-/// The server does not reply: neither a drop nor a close waits longer than it may.
+/// The server does not reply: drop and close wait for a limited time.
 // Case (Programs without async): the server is silent at the last drop.
 #[test]
 fn a_silent_server_delays_the_end_for_a_limited_time() {
@@ -223,7 +224,7 @@ fn a_program_that_ends_by_itself_has_closed_its_session() {
     }
 }
 
-/// Its session ends by the timeout, as that of any program which is killed.
+/// Its session expires, as for any program that is killed.
 // Case (Programs without async): the program ends with an open client.
 #[test]
 fn a_program_that_keeps_its_client_to_the_end_ends_at_once() {

@@ -68,7 +68,7 @@ fn a_lost_lock_wakes_the_thread_that_waits_for_it(server: Server) {
     assert_eq!(write().unwrap_err().kind(), docent::ErrorKind::LockLost);
 }
 
-/// A lock, held by one thread, while another one waits for as long as it may.
+/// One thread holds the lock while another one waits for it with a timeout.
 fn every_lock_is_acquired_and_released(server: Server) {
     type Acquire = Box<dyn Fn(Option<Duration>) -> Result<Option<LockGuard>, Error>>;
     macro_rules! acquire {
@@ -127,7 +127,7 @@ fn threads_that_wait_survive_a_broken_connection() {
     guard.release().unwrap();
 }
 
-/// The guard keeps its client's thread, and so the renewals.
+/// The guard keeps its client's thread running, and so the renewals.
 // Case (Strict mutexes): the blocking API: renewals after the last handle of the client is dropped.
 fn a_strict_hold_is_renewed_while_only_its_guard_is_left(server: Server) {
     let path = server.path("strict");
@@ -141,7 +141,7 @@ fn a_strict_hold_is_renewed_while_only_its_guard_is_left(server: Server) {
         (guard.proven_until() > first + Duration::from_secs(3)).then_some(())
     });
     assert!(guard.is_held());
-    // Dropped on another thread: the next holder does not wait for its claim.
+    // Dropped on another thread: the next holder need not wait until the claim expires.
     thread::spawn(move || drop(guard)).join().unwrap();
     let start = std::time::Instant::now();
     let rival = StrictMutex::new(&server.client(), &path).unwrap();

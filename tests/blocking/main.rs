@@ -1,4 +1,4 @@
-//! Tests of `docent::blocking`, each run on the embedded server and on a real one where it can be.
+//! Tests of `docent::blocking`, each on the embedded server and, where possible, on a real one.
 
 extern crate docent_tests as support;
 

@@ -1,4 +1,4 @@
-//! Leaderships, numbers, and recipes without methods that wait.
+//! Leaderships, numbers, and recipes whose own methods do not block.
 
 use docent::{
     CacheEvent,
@@ -69,7 +69,7 @@ fn numbers_are_counted_by_threads(server: Server) {
         for _ in 0..3 {
             scope.spawn(|| {
                 for _ in 0..5 {
-                    // Every attempt of a call may come too late: a change that fails is made again.
+                    // Other threads may win every attempt of a call: a failed change is repeated.
                     while !number.increment().unwrap().succeeded() {}
                 }
             });

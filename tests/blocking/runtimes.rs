@@ -70,11 +70,11 @@ fn calls_inside_a_runtime_are_refused(server: Server) {
             assert_refused(mutex.acquire_timeout(DEADLINE));
             assert_refused(client.close());
             assert_refused(Client::connect_with(config));
-            // What does not wait is allowed.
+            // Methods that do not wait are allowed.
             assert!(client.session().is_some() && client.ended().is_none());
         }
     });
-    // Nothing was sent, and nothing is spoiled.
+    // Nothing was sent, and all values still work.
     assert_eq!(client.exists(&path).unwrap(), None);
     assert!(discovery.instance("web", "a").is_none());
     mutex.acquire().unwrap().release().unwrap();
@@ -88,7 +88,7 @@ fn calls_on_threads_for_blocking_work(server: Server) {
         let client = client.clone();
         move || client.exists("/").map(|stat| stat.is_some())
     };
-    // With the handle of a runtime, but not polled by it.
+    // A runtime is entered on this thread, but it does not poll this code.
     let _entered = server.runtime.enter();
     assert!(call(&client)().unwrap());
     assert!(server.block_on(tokio::task::spawn_blocking(call(&client))).unwrap().unwrap());
@@ -98,7 +98,7 @@ fn calls_on_threads_for_blocking_work(server: Server) {
     let nested = call(&client);
     let threads = server.runtime.spawn(async move { thread::spawn(nested) });
     assert!(server.block_on(threads).unwrap().join().unwrap().unwrap());
-    // A whole program in it, with its own client.
+    // A whole program in `spawn_blocking`, with its own client.
     let config = server.config();
     let own = tokio::task::spawn_blocking(move || {
         Client::connect_with(config)?
@@ -120,7 +120,7 @@ fn a_guard_may_be_dropped_inside_a_runtime(server: Server) {
         });
         mutex.acquire_timeout(DEADLINE).unwrap().expect("the dropped lock").release().unwrap();
     }
-    // The last drop of a client does not wait, and closes the session all the same.
+    // The last drop of a client inside a runtime does not wait, but still closes the session.
     let path = server.path("ephemeral");
     let last = server.client();
     last.create(&path, b"", CreateMode::Ephemeral).unwrap();
@@ -136,7 +136,7 @@ fn a_guard_may_be_dropped_inside_a_runtime(server: Server) {
     });
 }
 
-/// It is called on the client's thread, whose events a call would wait for.
+/// A listener runs on the client's thread, which delivers the events that a call waits for.
 // Case (Programs without async): a call in a listener, on the client's own thread, which would wait
 // for itself.
 fn a_listener_may_not_wait(server: Server) {

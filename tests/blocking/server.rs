@@ -1,4 +1,4 @@
-//! A server for tests without async: it runs in its own runtime.
+//! A server for tests without async code: it runs in its own runtime.
 
 use super::*;
 use crate::support::fixture::Fixture;
@@ -56,12 +56,11 @@ impl Server {
         Client::connect_with(self.config()).unwrap()
     }
 
-    /// A path below that of the test.
+    /// A path below the test's path.
     pub(crate) fn path(&self, name: &str) -> String {
         format!("{}/{name}", self.fixture.path)
     }
 
-    /// Runs async code of a test.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(future)
     }

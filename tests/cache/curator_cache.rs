@@ -1,4 +1,4 @@
-//! The cache on servers of all versions: what it holds, its events, its options. Tests ported from Curator's
+//! The cache on servers of all versions: its contents, its events, its options. Tests ported from Curator's
 //! `TestCuratorCache`, `TestCuratorCacheEdges`, `TestCuratorCacheEventOrdering` and `TestCuratorCacheWrappers` have the
 //! Java name above them.
 
@@ -60,7 +60,7 @@ async fn a_filter_leaves_out_nodes_and_their_descendants(fixture: Fixture) {
     assert_eq!(cache.len(), 3);
 }
 
-/// C4: nothing bounds the events of Curator's cache, and one slow listener delays all others of the client.
+/// C4: Curator's cache has no limit for its events, and one slow listener delays all others of the client.
 async fn a_slow_reader_receives_a_snapshot_and_delays_nothing(fixture: Fixture) {
     let (observer, path) = populated(&fixture).await;
     let (a, _tap) = fixture.client("A").await;
@@ -120,7 +120,7 @@ async fn a_cache_of_an_invalid_path_is_refused(fixture: Fixture) {
     }
 }
 
-/// The event of an own write comes before its reply.
+/// The event of a client's own write comes before the reply.
 // Case (Caches): the event of an own write.
 async fn own_writes_become_events(fixture: Fixture) {
     let (_observer, path) = populated(&fixture).await;

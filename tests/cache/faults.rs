@@ -1,4 +1,4 @@
-//! Lost replies, limits, refusals: where Curator's cache ends up incomplete.
+//! Lost replies, limits, refusals: the faults that leave Curator's cache incomplete.
 
 use docent::Config;
 use docent_testing::{fault::Fault, tap::Record};
@@ -62,7 +62,7 @@ async fn the_reads_in_flight_are_limited(fixture: Fixture) {
         most = most.max(in_flight);
     }
     assert_eq!(most, 3);
-    // The second round reads each node once, and lists none.
+    // The second round reads each node once, and lists no children.
     assert_eq!(count(&fixture, "A", before, OpCode::GetData), 2 * (CHILDREN + 1));
     assert_eq!(count(&fixture, "A", before, OpCode::GetChildren2), CHILDREN + 1);
 }
@@ -77,7 +77,7 @@ async fn a_limit_of_the_client_delays_the_load(fixture: Fixture) {
     assert_eq!((cache.len(), cache.failures().len()), (CHILDREN + 1, 0));
 }
 
-/// C5: Curator asks four times, each time the client loses its connection, and the cache stays empty.
+/// C5: Curator repeats the listing four times, each time the client loses its connection, and the cache stays empty.
 async fn a_listing_over_the_packet_limit_is_reported_once(fixture: Fixture) {
     let (observer, path) = populated(&fixture).await;
     let tap = fixture.tap.client("A").await.unwrap();
@@ -88,7 +88,7 @@ async fn a_listing_over_the_packet_limit_is_reported_once(fixture: Fixture) {
     let wanted = ["created  0 ", "failed  ReplyTooLarge", "initialized 1"];
     expect(&mut events, &path, &wanted).await;
     assert_eq!(cache.failures()[0].1.kind(), ErrorKind::ReplyTooLarge);
-    // New children come by events.
+    // New children become known by events.
     observer.create(&format!("{path}/x"), b"X", CreateMode::Persistent).await.unwrap();
     expect(&mut events, &path, &["created /x 0 X"]).await;
     observer.set_data(&path, b"two", None).await.unwrap();
@@ -110,7 +110,7 @@ async fn nested(fixture: &Fixture) -> (Client, String) {
     (observer, path)
 }
 
-/// An event of a node whose parent has not been read.
+/// An event arrives for a node whose parent has not been read.
 // Case (Found in docent itself): a cache reported a node before its parent, when an event came
 // before the parent was read.
 async fn a_node_is_reported_after_its_parent(fixture: Fixture) {
@@ -128,7 +128,7 @@ async fn a_node_is_reported_after_its_parent(fixture: Fixture) {
     expect(&mut events, &path, &["created /a/b/c/d 0 ", "initialized 5"]).await;
 }
 
-/// An event of a node whose parent is being read: its descendants belong to the first load all the same.
+/// An event arrives for a node whose parent is being read: its descendants still belong to the first load.
 // Case (Found in docent itself): a cache was initialized before the nodes below one that an event
 // had made known were read.
 async fn the_first_load_includes_the_reads_that_an_event_has_caused(fixture: Fixture) {
@@ -145,7 +145,7 @@ async fn the_first_load_includes_the_reads_that_an_event_has_caused(fixture: Fix
     assert_eq!(list(&cache, &path).len(), 5, "{:?}", list(&cache, &path));
 }
 
-/// C8: Curator leaves a client listener for each.
+/// C8: in Curator, each closed cache leaves a listener at the client.
 async fn fifty_caches_leave_no_watch(fixture: Fixture) {
     let (_observer, path) = populated(&fixture).await;
     let (a, _tap) = fixture.client("A").await;
@@ -160,14 +160,14 @@ async fn fifty_caches_leave_no_watch(fixture: Fixture) {
     assert_eq!(pending_and_watches(&a), (0, 0));
 }
 
-/// Servers send the zxid of a change since 3.9: what a read has shown already is not read again (D35).
+/// Since 3.9, events carry the zxid of the change: a change that a read has already shown is not read again (D35).
 #[tokio::test]
 async fn changes_that_were_read_already_cause_no_read() {
     let fixture = Fixture::embedded().await;
     let (observer, path) = populated(&fixture).await;
     let (a, _tap) = fixture.client("A").await;
     let before = fixture.tap.len();
-    // The write comes after the watch and before the read.
+    // The write comes after the watch is set and before the read reaches the server.
     fixture.tap.inject(Fault::delay_request(OpCode::GetData, DEADLINE).of("A"));
     let options = CacheOptions::single_node();
     let (_cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
@@ -185,7 +185,6 @@ async fn changes_that_were_read_already_cause_no_read() {
     assert_eq!(fixture.sent("A", before), wanted);
 }
 
-/// An overloaded server refuses reads for a while.
 // Case (Caches): an overloaded server delays the cache.
 #[tokio::test]
 async fn throttled_reads_are_repeated() {
@@ -206,7 +205,7 @@ async fn throttled_reads_are_repeated() {
     assert_eq!(fixture.sent("A", before), [OpCode::GetData; 3]);
 }
 
-/// A change that was reported before the connection was lost is read before the cache is fresh again.
+/// A change that was reported before the connection was lost is read before the cache counts as resynced.
 // Case (Found in docent itself): a cache with one-shot watches was reported as resynced, and was
 // not stale, before it had repeated a read that an event had caused and the connection had lost.
 #[tokio::test]
@@ -228,7 +227,7 @@ async fn one_shot_watches_resync_with_the_reads_that_were_lost() {
     drop(cache);
 }
 
-/// In virtual time. A chain of nodes has one read in flight, which is refused each time.
+/// In virtual time. The nodes are a chain, so one read is in flight at a time, and it is refused each time.
 // Case (Found in docent itself): the pauses before a cache repeated failed reads did not grow: an
 // overloaded server was asked ten times a second.
 #[tokio::test(start_paused = true)]
@@ -254,7 +253,7 @@ async fn reads_are_repeated_with_growing_pauses() {
     assert!(start.elapsed() >= ms(10_000), "{:?}", start.elapsed());
 }
 
-/// In virtual time. The limit is on bytes: the same number of children with shorter names fits, too.
+/// In virtual time. The limit is in bytes: the same number of children fits once their names are shorter.
 // Case (Found in docent itself): a cache whose listing was once over the reply limit was not
 // complete when the listing fit again, unless the data of the node was written; with one-shot
 // watches, data over the limit was never read again.
@@ -276,13 +275,13 @@ async fn a_cache_is_complete_once_a_listing_over_the_limit_fits() {
         let before = a.metrics().requests;
         tokio::time::sleep(Duration::from_secs(600)).await;
         assert_eq!((cache.len(), cache.failures().len()), (1, 1), "{version}");
-        // Reads of the node, with growing pauses: its children are listed again when they are others.
+        // The node is read with growing pauses; its children are listed again only if they have changed.
         assert!((10..20).contains(&(a.metrics().requests - before)), "{version}");
         for n in 0..6 {
             observer.delete(&long(n), None).await.unwrap();
             observer.create(&format!("/root/{n}"), b"", CreateMode::Persistent).await.unwrap();
         }
-        // Unknown children, and data over the limit, have no one-shot watches: the cache looks once a minute.
+        // Unknown children and data over the limit have no one-shot watches: the cache reads once a minute.
         let limit = Duration::from_secs(if version == Version::V3_4 { 60 } else { 2 });
         let until = async |len: usize, failures: usize| {
             let arrived = async {
@@ -303,8 +302,8 @@ async fn a_cache_is_complete_once_a_listing_over_the_limit_fits() {
     }
 }
 
-/// A server that sends the events of a recursive watch with the path of the watch (ClickHouse #115475): the cache notices it,
-/// and uses one-shot watches in that session.
+/// A server that sends the events of a recursive watch with the path of the watch (ClickHouse #115475): the cache
+/// notices it, and uses one-shot watches for the rest of the session.
 #[tokio::test(start_paused = true)]
 async fn events_with_the_path_of_the_watch_are_noticed_once_in_a_session() {
     let config = server::Config { version: Version::Keeper26, ..Default::default() };
@@ -321,7 +320,7 @@ async fn events_with_the_path_of_the_watch_are_noticed_once_in_a_session() {
     let (cache, mut events) = CuratorCache::start_with_events(&client, "/r", options).unwrap();
     let wanted = ["created  0 root", "created /rec 0 A", "created /rec2 0 B"];
     expect_all(&mut events, "/r", &wanted, "initialized 3").await;
-    // A deletion, reported as that of the root: the tree stays.
+    // A deletion, reported as that of the root: the cache keeps the tree.
     writer.delete("/r/rec", None).await.unwrap();
     expect_all(&mut events, "/r", &["stale", "deleted /rec 0 A"], "resynced 2").await;
     // From here on, one-shot watches.

@@ -1,4 +1,4 @@
-//! Caches that begin with nodes of an earlier one: of a wider cache, and of a server that is ahead.
+//! Caches that begin with nodes of an earlier one: of a wider cache, or of a server that is ahead.
 
 use docent_testing::{TestingCluster, server};
 
@@ -62,7 +62,7 @@ async fn data_that_initial_nodes_do_not_have_are_added() {
     assert_eq!(list(&cache, "/c"), [" 0 1", "/d 0 1"]);
 }
 
-/// An ensemble that was restored from a backup is behind the nodes that an earlier cache has seen.
+/// An ensemble that was restored from a backup is behind the nodes that an earlier cache has read.
 // Case (Found in docent itself): a cache whose nodes were newer than the server's (initial nodes,
 // or nodes of an earlier session, when the ensemble was restored from a backup) read and listed
 // them in a loop, 2,400 times a second each, was never initialized, and kept showing them.
@@ -87,7 +87,7 @@ async fn nodes_of_an_ensemble_that_was_restored_are_replaced() {
     initialized(&cache).await;
     let wanted = [" 0 old", "/gone 0 old", "/gone/below 0 old", "/same 0 old"];
     assert_eq!(list(&cache, "/r"), wanted);
-    // Not in a loop until the server is ahead, which it never is.
+    // The cache does not read in a loop until the server is ahead, which it never is.
     let reads = count(&restored, "A", since, OpCode::GetData)
         + count(&restored, "A", since, OpCode::GetChildren2)
         + count(&restored, "A", since, OpCode::Multi);
@@ -99,7 +99,7 @@ async fn nodes_of_an_ensemble_that_was_restored_are_replaced() {
     .await;
 }
 
-/// A server that lags does not bring the past back, and is not asked in a loop.
+/// A lagging server does not bring old nodes back, and is not read in a loop.
 #[tokio::test]
 async fn a_server_behind_the_initial_nodes_is_waited_for() {
     let config = server::Config { servers: 3, ..server::Config::default() };
@@ -138,7 +138,7 @@ async fn a_server_behind_the_initial_nodes_is_waited_for() {
     assert!(reads < 30, "{reads}");
 }
 
-/// tokio's channel panics at a capacity that is too large.
+/// tokio's channel panics at a capacity that is too large; the cache must not.
 // Case (Found in docent itself): `CacheOptions::with_max_events` with a very large number panicked
 // at the start of the cache.
 #[tokio::test]

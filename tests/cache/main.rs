@@ -1,4 +1,4 @@
-//! Tests of the cache, on the embedded server in all versions and on a real one where it can be. Cn: the defects of
+//! Tests of the cache, on the embedded server in all versions and, where possible, on a real one. Cn: a defect of
 //! Curator in `docs/CURATOR.md`.
 
 #[macro_use]
@@ -27,12 +27,11 @@ async fn of_version(version: Version) -> Fixture {
     Fixture::on(server.connect_string(), Some(server)).await
 }
 
-/// The next event.
 async fn next(events: &mut Events<CacheEvent>) -> CacheEvent {
     within_deadline("an event", events.next()).await.expect("the cache is open")
 }
 
-/// An event in short: its kind, the path below `root`, the version and the data.
+/// An event as text: its kind, the path below `root`, the version and the data.
 fn short(event: &CacheEvent, root: &str) -> String {
     let value = |node: &CachedNode| {
         let data = node.data().map_or_else(|| "-".into(), |data| String::from_utf8_lossy(data));

@@ -1,5 +1,5 @@
 //! Random changes of a tree, cut connections and lost sessions, in virtual time. The cache converges to the tree, shows
-//! no node that never was, and its events describe it completely.
+//! no state that never existed, and its events describe it completely.
 
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashSet};
@@ -101,7 +101,7 @@ async fn mirror(
     }
 }
 
-/// The nodes that a cache has to hold: path, czxid, mzxid.
+/// The nodes that a cache must hold: path, czxid, mzxid.
 fn tree(server: &TestingServer, path: &str, depth: usize, out: &mut Vec<(String, i64, i64)>) {
     let (node, children) =
         server.machine(|ensemble, _| (ensemble.node(path), ensemble.child_paths(path)));
@@ -120,7 +120,7 @@ async fn scenario(seed: u64) {
     let server = server::Config { version, seed, ..Default::default() };
     let server = Arc::new(TestingServer::start_with(server).await.unwrap());
     server.machine(|ensemble, _| ensemble.start_recording());
-    // A listing of three children is over the limit of one reader in four.
+    // One reader in four has a limit that a listing of three children exceeds.
     let is_limited = seed % 4 == 3;
     let config = config(&server).with_max_reply_bytes(if is_limited { 100 } else { 1 << 20 });
     let (writer, reader) = (client(&server).await, config.connect().await.unwrap());
@@ -144,7 +144,6 @@ async fn scenario(seed: u64) {
             2 => drop(writer.set_data(&path, data.as_bytes(), None)),
             3 => drop(writer.delete(&path, None)),
             _ => {
-                // Replaced by another node.
                 drop(writer.delete(&path, None));
                 drop(writer.create(&path, data.as_bytes(), CreateMode::Persistent));
             }
@@ -227,7 +226,7 @@ async fn scenario(seed: u64) {
     reader.close().await.unwrap();
 }
 
-/// Scenarios that have found a defect: a cache that was cut off between a listing and the reads that follow it.
+/// Seeds that once found a defect: a cache was cut off between a listing and the reads that follow it.
 const FOUND: [u64; 1] = [1312];
 
 /// `DOCENT_CACHE_SCENARIOS=n`: more scenarios; `DOCENT_CACHE_SEED=n`: one. Ported: `TestCuratorCacheConsistency`.

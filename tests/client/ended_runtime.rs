@@ -1,5 +1,6 @@
-//! Programs that end without a close, with recipes in use: a runtime of several threads drops the tasks of the client and
-//! of the recipes in any order. Sessions last 40 s or more, so nodes that are gone earlier were in a closed session.
+//! Programs that end without a close while recipes are in use: a runtime of several threads drops the tasks of the
+//! client and of the recipes in any order. Sessions last 40 s or more, so nodes that disappear earlier belonged to a
+//! closed session.
 
 use docent::{
     barriers::DistributedDoubleBarrier,
@@ -15,7 +16,7 @@ fn runtime(threads: usize) -> Runtime {
     Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap()
 }
 
-/// Waits for replies only, so requests of the drops are in flight at the end.
+/// Waits only for replies, so the requests that the drops send are still in flight when the program ends.
 async fn use_recipes(client: Client, path: &str) {
     let at = |name: &str| format!("{path}/{name}");
     let latch = LeaderLatch::start(&client, &at("latch"), "a").unwrap();

@@ -1,5 +1,5 @@
-//! A server that never stops sending, on a transport that is always ready: tasks beside the client's still run. tokio's
-//! own sockets hide this, because they are pending from time to time.
+//! A server that never stops sending, on a transport that is always ready: other tasks must still run. tokio's own
+//! sockets hide the problem, because they are pending from time to time.
 
 use docent::watch::KeeperState;
 use docent_protocol::{
@@ -40,7 +40,7 @@ struct Connection {
     /// The number of writes: the handshake is the first, the addWatch the second.
     writes: usize,
     flood: Vec<u8>,
-    /// The length of `flood` that was read.
+    /// The number of bytes of `flood` that were read.
     at: usize,
     waker: Option<Waker>,
 }
@@ -121,7 +121,7 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// Waits for some events, and returns how long a sleep of 100 ms took beside the client.
+/// Waits for some events, and returns the duration of a 100 ms sleep that ran at the same time.
 async fn sleep_beside_the_flood(runtime: impl docent::runtime::Runtime) -> Duration {
     let mut timer = runtime.timer(Duration::from_millis(100));
     let config = Config::new("flood:1").unwrap().with_runtime(runtime);
@@ -136,7 +136,7 @@ async fn sleep_beside_the_flood(runtime: impl docent::runtime::Runtime) -> Durat
     begin.elapsed()
 }
 
-/// Runs a program on its own thread: if it starves, no timeout of its runtime passes.
+/// Runs a program on its own thread: if its runtime is starved, no timeout of that runtime fires.
 #[track_caller]
 fn assert_in_time(program: impl FnOnce() -> Duration + Send + 'static) {
     let (sender, result) = std::sync::mpsc::channel();

@@ -1,5 +1,5 @@
-//! Writes that would stop a server are refused, and nothing is sent. On the embedded server alone: a real one that received
-//! one of them would not start again.
+//! Writes that would stop a server are refused, and nothing is sent. Only on the embedded server: a real one that
+//! received one of them would not start again.
 
 use docent_protocol::{
     operation::{ApplicationOperation, Create, Multi, SetData, Write},
@@ -74,7 +74,7 @@ async fn a_write_that_stops_a_server_is_not_sent() {
     let sent = trace.iter().filter_map(|record| record.op()).find(|op| is_sent(*op));
     assert_eq!(sent, None, "{}", trace.text());
 
-    // Others are written as before, in a transaction that was cleared, too.
+    // Other writes still work, also in a transaction that was cleared.
     transaction.clear();
     transaction.set_data(STATS, NUMBERS, None).commit().await.unwrap();
     client.set_data(LIMITS, b"count=9,bytes=-1=;byteHardLimit=5", None).await.unwrap();

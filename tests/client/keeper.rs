@@ -1,4 +1,5 @@
-//! ClickHouse Keeper, as its issues describe it: the gaps in `docs/KEEPER.md`, each with the client, locks or a cache.
+//! ClickHouse Keeper, as its issues describe it: the gaps in `docs/KEEPER.md`, each tested with the client, locks or a
+//! cache.
 
 use docent::{CuratorCache, InterProcessMutex};
 
@@ -17,7 +18,7 @@ fn session_id(client: &Client) -> Option<i64> {
     client.session().map(|lease| lease.session_id())
 }
 
-/// A lost connection is a lost session (ClickHouse#116690): the server gives another one, and docent says so.
+/// A lost connection is a lost session (ClickHouse#116690): the server grants another one, and docent reports the loss.
 #[tokio::test]
 async fn a_session_that_a_keeper_replaces_is_lost() {
     for version in KEEPERS {
@@ -35,8 +36,8 @@ async fn a_session_that_a_keeper_replaces_is_lost() {
     }
 }
 
-/// An unknown operation costs the connection, and so the session, without a reply. Two of them are a finding, which the
-/// next sessions keep.
+/// An unknown operation costs the connection, and so the session, without a reply. Two such losses prove that the
+/// operation is missing; later sessions keep this result.
 // Case (Found in docent itself): no lock could be acquired on a ClickHouse Keeper without create2:
 // each try cost the session, and what it had shown.
 #[tokio::test]
@@ -48,12 +49,12 @@ async fn a_lock_is_acquired_on_a_keeper_without_create2() {
     guard.fencing_token().await.unwrap();
     let (session, sessions) = (session_id(&client), client.metrics().sessions);
     assert_eq!(sessions, 3, "two were lost with create2");
-    // A waiter, and one that gives up.
+    // A waiter that times out.
     let other = InterProcessMutex::new(&client, "/locks/a").unwrap();
     assert!(other.acquire_timeout(Duration::from_millis(50)).await.unwrap().is_none());
     guard.release().await.unwrap();
     other.acquire().await.unwrap().release().await.unwrap();
-    // The watch that it has left stays, and costs nothing.
+    // A dropped watcher leaves its watch on the server, at no cost.
     drop(client.exists_and_watch("/none").await.unwrap());
     client.exists("/").await.unwrap();
     assert_eq!((session_id(&client), client.metrics().sessions), (session, sessions));
@@ -78,8 +79,8 @@ async fn the_parents_of_a_lock_are_containers_on_a_keeper_that_has_them() {
     assert_eq!(client.metrics().sessions, 1);
 }
 
-/// One-shot watches: without addWatch (ClickHouse#55594), and where events have the path of the watch
-/// (ClickHouse#115475). The deletion of a child leaves `pzxid` as it was (ClickHouse#115457).
+/// The cache uses one-shot watches: on a Keeper without addWatch (ClickHouse#55594), and where events have the path of
+/// the watch (ClickHouse#115475). The deletion of a child does not change `pzxid` (ClickHouse#115457).
 #[tokio::test]
 async fn a_cache_follows_the_nodes_of_a_keeper() {
     for version in KEEPERS {
@@ -105,7 +106,7 @@ async fn a_cache_follows_the_nodes_of_a_keeper() {
         nodes(2).await;
         writer.create("/r/c", b"", CreateMode::Persistent).await.unwrap();
         nodes(3).await;
-        // A lost connection is another session, in which the cache reads everything again.
+        // A lost connection means a new session, in which the cache reads everything again.
         tap.stall();
         writer.delete("/r/c", None).await.unwrap();
         tap.cut();
@@ -115,7 +116,8 @@ async fn a_cache_follows_the_nodes_of_a_keeper() {
     }
 }
 
-/// The loss of the reply is all that shows an unknown operation: its outcome is unknown. The second one is a finding.
+/// Only the loss of the connection shows that the operation is unknown, so its outcome is unknown. The second loss
+/// proves that the operation is missing.
 #[tokio::test]
 async fn an_operation_that_a_keeper_does_not_know_is_a_lost_connection() {
     for version in KEEPERS {
@@ -149,7 +151,7 @@ async fn an_operation_that_a_keeper_does_not_know_is_a_lost_connection() {
     }
 }
 
-/// The reply to addWatch has no body before ClickHouse#98499. It is a success all the same.
+/// The reply to addWatch has no body before ClickHouse#98499, but means success.
 #[tokio::test]
 async fn a_reply_to_add_watch_without_a_body_is_read() {
     let fixture = fixture(Version::Keeper26_1).await;
@@ -165,7 +167,7 @@ async fn a_reply_to_add_watch_without_a_body_is_read() {
     assert_eq!(client.metrics().sessions, 1);
 }
 
-/// A Keeper resumes no session: a client that would return to a better server asks first, and stays.
+/// A Keeper resumes no session: a client that would return to a better server checks this first, and stays.
 #[tokio::test]
 async fn a_client_of_a_keeper_is_never_moved() {
     for version in KEEPERS {
@@ -186,7 +188,7 @@ async fn a_client_of_a_keeper_is_never_moved() {
     }
 }
 
-/// SASL is an operation that a Keeper does not know (ClickHouse#59489).
+/// A Keeper does not know the SASL operation (ClickHouse#59489).
 #[tokio::test]
 async fn a_keeper_does_not_reply_to_sasl() {
     for version in KEEPERS {
@@ -202,8 +204,8 @@ async fn a_keeper_does_not_reply_to_sasl() {
     }
 }
 
-/// A follower does not report reads to its leader, only pings and writes (ClickHouse#111102). A client that reads more often
-/// than it would ping sends no pings: its session expires, and the next one begins at once.
+/// A follower does not report reads to its leader, only pings and writes (ClickHouse#111102). A client that reads more
+/// often than it would ping sends no pings: its session expires, and the next one begins at once.
 #[tokio::test]
 async fn a_session_that_only_reads_expires_on_a_follower_of_a_keeper() {
     let tick_time = Duration::from_millis(200);

@@ -1,5 +1,5 @@
-//! Servers of every version: a missing operation is detected once in a session, refused with the version it requires, and
-//! replaced where that is possible.
+//! Servers of every version: a missing operation is detected once in a session, refused with the version that it
+//! requires, and replaced where possible.
 
 use docent_testing::tap::{Record, What};
 
@@ -11,7 +11,7 @@ async fn fixture(version: Version) -> Fixture {
     Fixture::on(server.connect_string(), Some(server)).await
 }
 
-/// The operations that came with 3.5 and later, with the version of each.
+/// The operations that were added in 3.5 and later, with the version of each.
 const OPERATIONS: [(OpCode, Version, &str); 10] = [
     (OpCode::Create2, Version::V3_5, "ZooKeeper 3.5.0"),
     (OpCode::CheckWatches, Version::V3_5, "ZooKeeper 3.5.0"),
@@ -54,7 +54,7 @@ async fn call(client: &Client, op: OpCode) -> Result<(), Error> {
     }
 }
 
-/// The number of requests of an operation, and of connections.
+/// The number of requests of an operation.
 fn sent(fixture: &Fixture, op: OpCode) -> usize {
     let is_sent =
         |record: &&Record| matches!(record.what, What::Request { op: of, .. } if of == op);
@@ -91,7 +91,7 @@ async fn a_missing_operation_is_sent_once_to_each_version() {
     }
 }
 
-/// A dropped or removed watcher leaves its watch on a server that cannot remove it, at no cost.
+/// A dropped or removed watcher leaves its watch on a server that cannot remove it; this costs no connection.
 #[tokio::test]
 async fn watchers_are_dropped_and_removed_without_a_lost_connection_each() {
     let fixture = fixture(Version::V3_4).await;

@@ -1,11 +1,11 @@
-//! Many clients that reconnect at once, and many watches that are set again at once. On the embedded
-//! server, and the watches on a real one too.
+//! Many clients that reconnect at once, and many watches that are set again at once. On the embedded server; the
+//! watches also on a real one.
 
 use docent_testing::tap::Tap;
 
 use super::*;
 
-/// Connections in memory, since a process may have too few sockets for this; counted.
+/// Connections in memory, since a process may not have enough sockets for this test. Connection attempts are counted.
 #[derive(Debug, Clone)]
 struct InMemory {
     server: Arc<TestingServer>,
@@ -52,13 +52,13 @@ async fn a_thousand_clients_come_back_without_a_stampede() {
     server.stop();
     for (client, transport) in &clients {
         until(client, ConnectionState::Suspended).await;
-        // Down for as long as it takes each of them to have tried, and to have been refused, a few times.
+        // Down until each client has been refused a few times.
         eventually("some attempts", async || {
             (transport.attempts.load(Ordering::Relaxed) >= 4).then_some(())
         })
         .await;
     }
-    // Half of 0.1, 0.2, 0.4, … s up to 5 s lie between two attempts at least, and three are made at once.
+    // At least half of 0.1, 0.2, 0.4, … s up to 5 s passes between two attempts, and three are made at once.
     let down = begin.elapsed();
     let most = 12 + (down.as_millis() / 2500) as usize;
     for (_, transport) in &clients {
@@ -73,10 +73,10 @@ async fn a_thousand_clients_come_back_without_a_stampede() {
     }
 }
 
-/// As many as a large cache has.
+/// As many watches as a large cache has.
 const WATCHES: usize = 50_000;
 
-/// One-shot watches of missing nodes, and the events of a few of them after `restart`.
+/// Sets one-shot watches on missing nodes, calls `restart`, and checks the events of a few of them.
 async fn watches_survive(connect: &str, restart: impl AsyncFnOnce()) {
     let config = Config::new(connect).unwrap().with_session_timeout(Duration::from_secs(40));
     let client = within_deadline("a client", config.connect()).await.unwrap();
@@ -94,7 +94,7 @@ async fn watches_survive(connect: &str, restart: impl AsyncFnOnce()) {
     })
     .await;
     assert_eq!(client.session().unwrap().session_id(), session);
-    // Their own server was sent each of them: the first, the last, and those where one batch follows another.
+    // The server has the watches again; checked for the first, the last and some between them.
     for number in (0..WATCHES).step_by(997).chain([WATCHES - 1]) {
         client.create(&path(number), b"", CreateMode::Ephemeral).await.unwrap();
         let event = within_deadline("an event", watchers[number].next()).await.unwrap();
@@ -122,7 +122,7 @@ async fn fifty_thousand_watches_are_set_again_on_a_restarted_server() {
     watches_survive(&connect, async || server.restart().await).await;
 }
 
-/// Repeats a call while the server is overloaded.
+/// Repeats a call that an overloaded server refuses.
 async fn unthrottled<R>(mut call: impl AsyncFnMut() -> Result<R, docent::Error>) -> R {
     loop {
         match within_deadline("a reply", call()).await {
@@ -132,7 +132,7 @@ async fn unthrottled<R>(mut call: impl AsyncFnMut() -> Result<R, docent::Error>)
     }
 }
 
-/// A server that answers most requests with ThrottledOp refuses the watches of a new connection too. None is lost.
+/// A server that answers most requests with ThrottledOp refuses the watches of a new connection too. No watch is lost.
 #[tokio::test]
 async fn watches_survive_reconnects_to_an_overloaded_server() {
     const NODES: usize = 20;
@@ -154,7 +154,7 @@ async fn watches_survive_reconnects_to_an_overloaded_server() {
     for number in 0..NODES {
         unthrottled(async || {
             let created = other.create(&path(number), b"", CreateMode::Persistent);
-            // The node may exist: the reply to the create before was lost.
+            // The node may exist: the reply to an earlier create may be lost.
             created.allow(docent::ErrorKind::NodeExists).await
         })
         .await;
@@ -189,7 +189,7 @@ async fn watches_survive_reconnects_to_an_overloaded_server() {
         .await;
         let event = within_deadline("an event", once[number].next()).await.unwrap();
         assert_eq!(event.event_type, EventType::NodeCreated, "{number}: {event:?}");
-        // A resync covers the missed events; a reader reads again behind it.
+        // A resync stands for the missed events; the reader reads again after it.
         loop {
             let event = within_deadline("an event", persistent[number].next()).await.unwrap();
             assert!(!event.is_end(), "{number}: {event:?}");

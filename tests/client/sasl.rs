@@ -2,18 +2,18 @@
 
 use super::*;
 
-/// The users, with passwords in each of the forms that enter the digest.
+/// The users; their passwords cover each form that a digest has to handle.
 const USERS: [(&str, &str); 4] =
     [("bob", "bobpw"), ("eve", "a \"quoted\\ one"), ("jürgen", "pässwört"), ("li", "päss✓")];
 
-/// A server that knows these users.
+/// A server that knows [`USERS`].
 struct Fixture {
     server: RealServer,
     _files: TemporaryDirectory,
 }
 
 impl Fixture {
-    /// With more lines of `zoo.cfg`. `None` if there is no server, which is then reported.
+    /// `more` are additional lines of `zoo.cfg`. `None` if there is no server, which is then reported.
     #[track_caller]
     fn start(more: &[(&str, &str)]) -> impl Future<Output = Option<Self>> {
         let files = TemporaryDirectory::new("sasl").unwrap();
@@ -88,8 +88,8 @@ async fn every_user_has_its_id_and_owns_its_nodes() {
 async fn a_wrong_password_or_user_ends_the_client() {
     let Some(fixture) = Fixture::start(&[]).await else { return };
     fixture.assert_refused("bob", "wrong", "refused the SASL user or password").await;
-    // Not with bob's password: for a user that it does not know, a real server takes the password of the user
-    // that was asked for last, on whatever connection (`SaslServerCallbackHandler.userName`).
+    // Not with bob's password: for an unknown user, a real server checks the password of the user who was looked up
+    // last, on any connection (`SaslServerCallbackHandler.userName`).
     fixture.assert_refused("mallory", "mallorypw", "refused the SASL user or password").await;
     fixture.assert_refused("jürgen", "passwort", "refused the SASL user or password").await;
 }
@@ -120,7 +120,7 @@ async fn a_lost_connection_and_a_restarted_server_are_authenticated_again() {
     client.close().await.unwrap();
 }
 
-/// `sessionRequireClientSASLAuth`, and what came for it in 3.7: `enforce.auth`.
+/// `sessionRequireClientSASLAuth`, and its successor since 3.7, `enforce.auth`.
 #[tokio::test]
 async fn a_server_that_requires_sasl_accepts_clients_with_it() {
     for required in [
@@ -144,7 +144,7 @@ async fn a_server_that_requires_sasl_accepts_clients_with_it() {
     }
 }
 
-/// With `allowSaslFailedClients` the server would serve a client without authentication.
+/// With `allowSaslFailedClients`, the server would serve the client without authentication; docent refuses that.
 #[tokio::test]
 async fn a_wrong_password_fails_on_a_server_that_accepts_all_clients() {
     let Some(fixture) = Fixture::start(&[("allowSaslFailedClients", "true")]).await else { return };

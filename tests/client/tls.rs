@@ -142,7 +142,7 @@ async fn a_certificate_must_be_for_the_server_unless_one_says_otherwise() {
     fixture.connect(named).await.unwrap();
     let any = fixture.options().without_name_verification().build().unwrap();
     fixture.connect(any).await.unwrap();
-    // Every host name is accepted, but not every certificate authority.
+    // Every host name is accepted, but only certificates of a trusted authority.
     let stranger = TlsOptions::new()
         .with_roots(Authority::named("a stranger").pem.as_bytes())
         .without_name_verification()
@@ -167,7 +167,7 @@ async fn a_client_certificate_is_an_identity() {
     let client = fixture.connect(tls).await.unwrap();
     let ids = client.who_am_i().await.unwrap();
     assert!(ids.iter().any(|id| id.auth_scheme == "x509" && id.user == "CN=alice"), "{ids:?}");
-    // The page of the cookbook and the operator that was moved to docent, as a user runs them.
+    // The program of the cookbook and the operator that was ported to docent, run as users run them.
     examples_are_alice(&fixture.connect, &fixture.authority).await;
 }
 
@@ -227,7 +227,7 @@ pub(crate) fn trust(authority: &Authority) -> TlsOptions {
     TlsOptions::new().with_roots(authority.pem.as_bytes())
 }
 
-/// With a connection timeout that no test waits for: errors of configuration are reported before.
+/// With a connection timeout far beyond any test's duration: errors of configuration must be reported at once.
 pub(crate) fn patient(connect: &str) -> Config {
     Config::new(connect).unwrap().with_connection_timeout(Duration::from_secs(3600))
 }
@@ -314,7 +314,7 @@ async fn a_certificate_that_is_not_accepted_is_reported_at_once() {
     assert!(text.contains("not valid for name") && text.contains("set the name"), "{text}");
 }
 
-/// As `openssl req -x509` makes them by default.
+/// `openssl req -x509` makes CA certificates by default.
 #[tokio::test]
 async fn a_ca_certificate_as_that_of_a_server_is_named() {
     let key = KeyPair::generate().unwrap();
@@ -329,7 +329,7 @@ async fn a_ca_certificate_as_that_of_a_server_is_named() {
     assert!(text.contains("the server uses a CA's certificate"), "{text}");
 }
 
-/// One server of the list has a valid certificate, or is only not there yet.
+/// Another server of the list has a valid certificate, or is not reachable yet.
 #[tokio::test]
 async fn one_bad_certificate_does_not_fail_a_client_with_other_servers() {
     let authority = Authority::named("tests of docent");
@@ -350,7 +350,7 @@ async fn one_bad_certificate_does_not_fail_a_client_with_other_servers() {
     within_deadline("a client", waiting).await.unwrap().unwrap();
 }
 
-/// A client that is already connected is not failed: a certificate may be renewed.
+/// A client that was connected before keeps trying: a certificate may be renewed.
 #[tokio::test]
 async fn a_certificate_that_is_replaced_ends_neither_sessions_nor_attempts() {
     let authority = Authority::named("tests of docent");

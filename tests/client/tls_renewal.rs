@@ -1,4 +1,5 @@
-//! TLS of long-lived clients: renewed files, revoked certificates, a configuration of the application, a transport below TLS.
+//! TLS of long-lived clients: renewed files, revoked certificates, an application's own configuration, a transport
+//! below TLS.
 
 use docent::runtime::{Tcp, TcpOptions};
 use docent_testing::server;
@@ -17,13 +18,13 @@ use tokio_rustls::{
 use super::*;
 use crate::tls::mismatch;
 
-/// Waits until the client has tried to connect for some times.
+/// Waits until the client has tried to connect several times.
 async fn several_attempts(client: &Client) {
     let before = client.metrics().attempts;
     eventually("attempts", async || (client.metrics().attempts > before + 2).then_some(())).await;
 }
 
-/// Cuts the connection and waits for the next one. If `renew` is set, attempts fail until it is called.
+/// Cuts the connection and waits for the next one. With `renew`, attempts fail until it has been called.
 async fn reconnect(server: &TestingServer, client: &Client, renew: Option<&dyn Fn()>) {
     let before = client.metrics().connections;
     server.cut_connections();
@@ -37,7 +38,7 @@ async fn reconnect(server: &TestingServer, client: &Client, renew: Option<&dyn F
     client.get_data("/").await.unwrap();
 }
 
-/// The roots of the servers are replaced on the disk, then the certificate of the client.
+/// The trusted roots are replaced on the disk, then the client's certificate.
 #[tokio::test]
 async fn renewed_files_are_used_by_the_next_connection_of_the_same_session() {
     let (old, new) = (Authority::named("the old CA"), Authority::named("the new CA"));
@@ -51,7 +52,7 @@ async fn renewed_files_are_used_by_the_next_connection_of_the_same_session() {
         let alice = authority.identify("alice", &[]);
         (write("client.pem", &alice.certificate), write("client.key", &alice.key))
     };
-    // The certificate of a server, and the roots of its clients.
+    // The server's certificate, and the roots that it trusts for its clients.
     let tls_of = |authority: &Authority, clients: &Authority| {
         let identity = authority.identify("server", &["127.0.0.1"]);
         let (chain, key) = (identity.certificate.as_bytes(), identity.key.as_bytes());
@@ -85,7 +86,7 @@ async fn renewed_files_are_used_by_the_next_connection_of_the_same_session() {
     client.close().await.unwrap();
 }
 
-/// The number of threads that read files of TLS.
+/// The number of threads that read TLS files.
 #[cfg(target_os = "linux")]
 fn readers() -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
@@ -113,17 +114,17 @@ async fn a_file_that_blocks_holds_up_neither_the_runtime_nor_the_session() {
     fs::remove_file(&roots).unwrap();
     let fifo = std::process::Command::new("mkfifo").arg(&roots).status().unwrap();
     assert!(fifo.success());
-    // The server is a task of this thread, too. Not even the first attempt fails.
+    // The server is a task of this thread too, so a blocked thread would stop it. Not even the first attempt fails.
     let attempts = client.metrics().attempts;
     for _ in 0..3 {
         reconnect(&server, &client, None).await;
     }
     assert_eq!(client.metrics().attempts, attempts + 3);
     assert_eq!(client.session().unwrap().session_id(), session);
-    // Reads of other tests are short.
+    // Other tests read files too, but only briefly.
     eventually("one reader", async || (readers() == 1).then_some(())).await;
 
-    // The read ends, and the next connection uses what it has read.
+    // Once the blocked read ends, the next connection uses its result.
     let other = Authority::named("another CA");
     let pem = other.pem.clone();
     tokio::task::spawn_blocking(move || fs::write(&roots, pem)).await.unwrap().unwrap();
@@ -134,7 +135,7 @@ async fn a_file_that_blocks_holds_up_neither_the_runtime_nor_the_session() {
     assert_eq!(client.metrics().connections, connections);
 }
 
-/// The list of an authority, which revokes these serial numbers.
+/// The revocation list of an authority, with these serial numbers.
 fn crl(authority: &Authority, serials: &[u64]) -> String {
     let revoked = |serial: &u64| RevokedCertParams {
         serial_number: SerialNumber::from(*serial),
@@ -173,7 +174,7 @@ async fn a_revoked_certificate_is_refused_and_so_is_one_without_a_list() {
     let text = mismatch(with(&crl(&Authority::named("a stranger"), &[]))).await;
     assert!(text.contains("no list of revoked certificates"), "{text}");
 
-    // A list that is renewed on the disk counts for the next connection.
+    // A revocation list that is replaced on the disk applies to the next connection.
     let files = TemporaryDirectory::new("tls").unwrap();
     let path = files.path().join("crl.pem");
     fs::write(&path, crl(&authority, &[])).unwrap();
@@ -187,7 +188,7 @@ async fn a_revoked_certificate_is_refused_and_so_is_one_without_a_list() {
     client.get_data("/").await.unwrap();
 }
 
-/// TLS by a configuration of the program.
+/// TLS with the program's own rustls configuration.
 struct OwnTls(TlsConnector);
 
 impl fmt::Debug for OwnTls {
@@ -229,7 +230,7 @@ async fn a_configuration_of_the_application_decides() {
     assert!(text.contains("UnknownIssuer"), "{text}");
 }
 
-/// Counts the connections.
+/// A transport that counts its connections.
 #[derive(Debug, Clone, Default)]
 struct Counted(Arc<AtomicUsize>);
 

@@ -85,7 +85,8 @@ impl Visit for Fields {
 #[tokio::test]
 async fn each_request_is_a_span_with_its_operation_path_and_xid() {
     let requests = Requests::default();
-    // While there is only one subscriber, tracing asks the thread that comes to a callsite first.
+    // With a single subscriber, `tracing` lets the first thread at a callsite decide whether it is
+    // enabled; a second subscriber prevents that.
     let _second = Dispatch::new(requests.clone());
     let _guard = ::tracing::subscriber::set_default(requests.clone());
     let server = TestingServer::start().await.unwrap();
@@ -109,7 +110,7 @@ async fn each_request_is_a_span_with_its_operation_path_and_xid() {
             "request op=exists path=\"/a\" xid=5: dropped by the caller",
         ]
     );
-    // Refused before it was queued: without an xid.
+    // The request is refused before it is queued, so it has no xid.
     drop(watcher);
     client.close().await.unwrap();
     let _ = requests.take();

@@ -1,4 +1,4 @@
-//! The identity of a client certificate, `x509:<subject>`, as a real server and the embedded one see it.
+//! The identity of a client certificate, `x509:<subject>`, as a real server and the embedded one report it.
 
 use docent::acl::CREATOR_ALL_ACL;
 use rcgen::{DistinguishedName, DnType, DnValue};
@@ -12,7 +12,7 @@ const SURNAME: &[u64] = &[2, 5, 4, 4];
 const DOMAIN_COMPONENT: &[u64] = &[0, 9, 2342, 19_200_300, 100, 1, 25];
 const USER_ID: &[u64] = &[0, 9, 2342, 19_200_300, 100, 1, 1];
 const EMAIL_ADDRESS: &[u64] = &[1, 2, 840, 113_549, 1, 9, 1];
-/// An arc of 128 bits cannot be given to rcgen; one of 64 can.
+/// rcgen cannot encode an arc of 128 bits; it can encode one of 64.
 const LARGE_ARC: &[u64] = &[2, 25, u64::MAX];
 
 fn subject<V: Into<DnValue>>(parts: impl IntoIterator<Item = (DnType, V)>) -> DistinguishedName {
@@ -25,7 +25,7 @@ fn common_name(value: impl Into<DnValue>) -> DistinguishedName {
     subject([(DnType::CommonName, value)])
 }
 
-/// Subjects, and their names as a real 3.8.0 shows them.
+/// Subjects, and their names as a real 3.8.0 writes them.
 fn subjects() -> Vec<(DistinguishedName, &'static str)> {
     let custom = |oid: &[u64]| DnType::CustomDnType(oid.to_vec());
     vec![
@@ -62,7 +62,7 @@ fn subjects() -> Vec<(DistinguishedName, &'static str)> {
         (common_name(DnValue::Ia5String("i@i".try_into().unwrap())), "CN=i@i"),
         (common_name(DnValue::TeletexString("t".try_into().unwrap())), "CN=t"),
         (common_name(DnValue::BmpString("aé".try_into().unwrap())), "CN=aé"),
-        // Java has no text for UTF-32.
+        // Java has no string form for UTF-32.
         (common_name(DnValue::UniversalString("a".try_into().unwrap())), "CN=#1c0400000061"),
     ]
 }
@@ -106,7 +106,7 @@ fn is<T: std::fmt::Debug>(result: Result<T, docent::Error>, kind: ErrorKind, of:
     assert_eq!(result.unwrap_err().kind(), kind, "{of}");
 }
 
-/// Rules of every server that requires client certificates.
+/// Checks that hold for every server that requires client certificates.
 async fn certificates_are_identities(servers: &str, authority: &Authority) {
     let bob = connect(servers, authority, &authority.identify("bob", &[])).await;
     for (number, (subject, expected)) in subjects().into_iter().enumerate() {
@@ -118,7 +118,7 @@ async fn certificates_are_identities(servers: &str, authority: &Authority) {
         let expected = if is_of_older_java { OF_OLDER_JAVA } else { expected };
         assert_eq!(ids, [("ip", "127.0.0.1"), ("x509", expected)]);
 
-        // Its node belongs to it alone, whether the ACL is of the scheme `auth` or names the subject.
+        // Only this client may use its node, whether the ACL has the scheme `auth` or names the subject.
         for (way, acl) in
             [CREATOR_ALL_ACL, &[Acl::new(Perms::ALL, "x509", expected)]].into_iter().enumerate()
         {
@@ -131,7 +131,7 @@ async fn certificates_are_identities(servers: &str, authority: &Authority) {
                 )
                 .await;
             if way == 1 && expected.contains('\r') {
-                // Java writes an escape that it does not read.
+                // Java writes an escape that it cannot parse.
                 is(created, ErrorKind::InvalidAcl, expected);
                 continue;
             }
@@ -163,7 +163,7 @@ async fn certificates_are_identities(servers: &str, authority: &Authority) {
         .unwrap();
     bob.get_data("/of-bob").await.unwrap();
     is(alice.get_data("/of-bob").await, ErrorKind::NoAuth, "/of-bob");
-    // The names are compared as texts.
+    // The server compares the names as strings.
     let other_form = [Acl::new(Perms::READ, "x509", "cn=alice")];
     alice
         .create_with_stat(
@@ -175,7 +175,7 @@ async fn certificates_are_identities(servers: &str, authority: &Authority) {
         .unwrap();
     is(alice.get_data("/form").await, ErrorKind::NoAuth, "/form");
 
-    // As credentials, the scheme proves the certificate again, whatever the bytes.
+    // Given as credentials, the scheme checks the certificate again and ignores the bytes.
     alice.add_auth("x509", b"CN=bob").await.unwrap();
     is(alice.get_data("/of-bob").await, ErrorKind::NoAuth, "/of-bob");
     assert_eq!(alice.who_am_i().await.unwrap().len(), 2);
@@ -237,7 +237,7 @@ async fn create(client: &Client, path: &str, acl: &[Acl<'_>]) -> Result<(), doce
         .map(drop)
 }
 
-/// A member passes the identity on to the leader, and to the connections that follow.
+/// A member passes the identity on to the leader; later connections have it too.
 #[tokio::test]
 async fn every_member_of_an_embedded_ensemble_identifies_its_clients() {
     let authority = Authority::named("tests of docent");
@@ -270,7 +270,7 @@ async fn the_scheme_is_invalid_without_client_certificates() {
     let client = connect(&server.connect_string(), &authority, &alice).await;
     is(create(&client, "/auth", CREATOR_ALL_ACL).await, ErrorKind::InvalidAcl, "auth");
     is(create(&client, "/named", &named).await, ErrorKind::InvalidAcl, "x509");
-    // With the roots the scheme is valid, and the next connection has the identity.
+    // Once the server has the roots, the scheme is valid, and the next connection has the identity.
     tls.replace(&with_client_roots(&authority, &identity));
     create(&client, "/named", &named).await.unwrap();
     is(client.get_data("/named").await, ErrorKind::NoAuth, "the first connection");
@@ -278,7 +278,7 @@ async fn the_scheme_is_invalid_without_client_certificates() {
     server.cut_connections();
     eventually("the identity", async || client.get_data("/named").await.ok()).await;
     create(&client, "/auth", CREATOR_ALL_ACL).await.unwrap();
-    // Without a certificate the credentials of the scheme are refused.
+    // Credentials of the scheme are refused without a certificate.
     tls.replace(&certificate_of(&identity));
     let client = connect(&server.connect_string(), &authority, &alice).await;
     is(client.add_auth("x509", b"CN=alice").await, ErrorKind::AuthFailed, "x509");

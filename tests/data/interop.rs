@@ -1,4 +1,4 @@
-//! Barriers, counters and caches with both docent and Curator in them. Source of the other side:
+//! Barriers, counters and caches that docent and Curator share. Source of the other side:
 //! `tests/java/CuratorData.java`.
 
 use docent::{CuratorCache, DistributedAtomicInteger, cache::CachedNode};
@@ -10,7 +10,7 @@ use crate::{
     support::peer::{Answer, Options, Peer, Side},
 };
 
-/// The real server, and a peer of Curator's on it; `None` if there is none.
+/// The real server, and a Curator peer on it; `None` if either is missing.
 async fn with_curator() -> Option<(Fixture, Peer)> {
     let (fixture, true) = (Fixture::real().await?, Side::Java.is_available()) else { return None };
     let peer = curator(&fixture.server, 3).await;
@@ -61,7 +61,7 @@ async fn members_of_both_sides_enter_and_leave_together() {
         other.reply().await.ok();
         let mut one = curator.send(format!("dleave {}", theirs[0]));
         let first = leaving(first);
-        // A member that is not the lowest has deleted its node.
+        // A member whose node is not the lowest deletes it first.
         assert!(one.is_pending() && !first.is_finished(), "two are inside");
         let (second, other) = (leaving(second), curator.send(format!("dleave {}", theirs[1])));
         done("the first", first).await;
@@ -74,11 +74,11 @@ async fn members_of_both_sides_enter_and_leave_together() {
     curator.close().await;
 }
 
-/// The number of writes of one side after which it is cut off.
+/// A side is cut off after this number of its writes.
 const CUT_EVERY: usize = 250;
 
-/// Cuts a client off at every [`CUT_EVERY`]th write, while the write is in flight: before the server has it, behind it, and
-/// at once, in turn.
+/// Cuts a client off at every [`CUT_EVERY`]th write, while the write is in flight: in turn before it reaches the
+/// server, after the server has applied it, and by a cut of the connection.
 fn cutting(fixture: &Fixture, client: &TapClient, writes: usize) -> JoinHandle<()> {
     let nth = |number: usize| u32::try_from(number * CUT_EVERY).unwrap();
     for number in (1..=writes / CUT_EVERY).filter(|number| number % 3 != 0) {
@@ -99,13 +99,13 @@ fn cutting(fixture: &Fixture, client: &TapClient, writes: usize) -> JoinHandle<(
     })
 }
 
-/// The number that an environment variable sets for a long run, or that of each run.
+/// The number in the environment variable for a long run, or else `usual`.
 fn long_run<N: std::str::FromStr>(variable: &str, usual: N) -> N {
     let set = std::env::var(variable);
     set.map_or(usual, |number| number.parse().ok().expect("a number"))
 }
 
-/// Increments that have succeeded, and those whose outcome is unknown.
+/// The number of increments that succeeded, and of those whose outcome is unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Counted {
     known: i64,
@@ -124,7 +124,7 @@ async fn increments(counter: &DistributedAtomicLong, number: i64) -> Counted {
     counted
 }
 
-/// Starts increments of Curator's, in parts that have a deadline each.
+/// Starts Curator's increments in batches of up to 250, each with its own deadline.
 fn curators_increments(curator: &Peer, path: &str, number: i64) -> Vec<Answer> {
     let part = number.min(250);
     (0..number / part).map(|_| curator.send(format!("arun along:{path} {part}"))).collect()
@@ -141,8 +141,8 @@ async fn sum(answers: Vec<Answer>) -> Counted {
     counted
 }
 
-/// Both sides count at once, and both are cut off again and again while a write is in flight. Without retries, Curator counts
-/// no increment twice (C21).
+/// Both sides count at once, and both are cut off repeatedly while a write is in flight. Without retries, Curator
+/// counts no increment twice (C21).
 #[tokio::test]
 async fn increments_of_both_sides_are_counted_once() {
     let each: i64 = long_run("DOCENT_INTEROP_INCREMENTS", 1500);
@@ -189,7 +189,7 @@ async fn increments_of_both_sides_are_counted_once() {
     curator.close().await;
 }
 
-/// The bytes are the same, also of negative numbers.
+/// Both sides write the same bytes, also for negative numbers.
 #[tokio::test]
 async fn each_side_reads_the_other_sides_numbers() {
     let Some((fixture, curator)) = with_curator().await else { return };
@@ -215,7 +215,7 @@ fn dumped(path: &str, version: i32, data: &[u8]) -> String {
     format!("{path}={version}={hex}")
 }
 
-/// The nodes below a path as the server has them.
+/// The nodes below a path, as the server has them.
 async fn tree(client: &Client, root: &str) -> Vec<String> {
     let mut nodes = Vec::new();
     let mut unread = vec![root.to_owned()];
@@ -229,8 +229,8 @@ async fn tree(client: &Client, root: &str) -> Vec<String> {
     nodes
 }
 
-/// Both sides change one tree at random, 1,000 times, and both cache it. Both are cut off again and again, and ours loses its session.
-/// While Curator is cut off, nodes are created and written only: it does not notice all replaced nodes (C1).
+/// Both sides change one tree at random and both cache it. Both are cut off repeatedly, and docent's client loses its
+/// session. While Curator is cut off, nodes are only created and written: it can miss replaced nodes (C1).
 // Case (Caches): docent and Curator change and cache one tree, and both are cut off: both caches
 // have the tree of the server.
 #[tokio::test]
@@ -239,7 +239,7 @@ async fn caches_of_both_sides_converge_to_the_same_tree() {
     let (Some(fixture), true) = (Fixture::real().await, Side::Java.is_available()) else { return };
     fixture.tap.keep(1000);
     let tap_of_curator = fixture.tap.client("J").await.unwrap();
-    // With 600 retries, no read of its cache is given up (C2, C3).
+    // With 600 retries, Curator's cache gives up no read (C2, C3).
     let curator = curator(&tap_of_curator.connect_string(), 600).await;
     let (a, tap) = fixture.client("A").await;
     let writer = fixture.observer().await;
@@ -272,7 +272,7 @@ async fn caches_of_both_sides_converge_to_the_same_tree() {
                 tap_of_curator.cut();
                 only_growth_until = number + 25;
             }
-            // Its setWatches2 is in front of this request.
+            // Curator's setWatches2 is sent before this request.
             175 => drop(curator.ask(format!("read {path}")).await.ok()),
             _ => {}
         }

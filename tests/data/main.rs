@@ -1,4 +1,4 @@
-//! Tests of the data recipes, each run on the embedded server and on a real one where it can be.
+//! Tests of the data recipes, each on the embedded server and, where possible, on a real one.
 
 #[macro_use]
 extern crate docent_tests as support;

@@ -1,11 +1,11 @@
-//! Barriers on servers with an old tree: a lagging follower, and a leader that has not applied its commits.
+//! Barriers on servers with an old tree: a lagging follower, and a leader that has not applied its commits yet.
 
 use docent_testing::TestingCluster;
 
 use super::*;
 use crate::barriers::barrier;
 
-/// A cluster with the indices of a member that lags and another one.
+/// A cluster, the index of a member that lags, and that of another member.
 async fn cluster(leader_lags: bool) -> (TestingCluster, usize, usize) {
     let cluster = TestingCluster::start(3).await.unwrap();
     let leader = cluster.leader().unwrap();
@@ -45,7 +45,7 @@ async fn a_wait_on_a_leader_that_lags_sees_a_barrier_that_was_set_before() {
     a_wait_sees_a_barrier_that_was_set_before(true).await;
 }
 
-/// The next session begins at the leader, and reads first at a follower that does not show the barrier yet.
+/// The next session begins at the leader, and reads first at a follower that does not have the barrier yet.
 #[tokio::test]
 async fn a_leave_in_a_new_session_waits_for_members_that_its_server_does_not_show() {
     let (cluster, lagging, leader) = cluster(false).await;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::support::peer::{Peer, Side};
 
-/// The real server, and a peer of Curator's on it; `None` if there is none.
+/// The real server, and a Curator peer on it; `None` if either is missing.
 async fn with_curator() -> Option<(Fixture, Peer)> {
     let (fixture, true) = (Fixture::real().await?, Side::Java.is_available()) else { return None };
     let peer = curator_at(&fixture.server).await;
@@ -18,7 +18,7 @@ async fn curator_at(connect: &str) -> Peer {
     Peer::java(connect, RECORDED).await
 }
 
-/// The class of a payload that only Curator's peer has.
+/// The payload class that only Curator's peer has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Details {
     zone: String,
@@ -29,7 +29,7 @@ impl Payload for Details {
     const JAVA_CLASS: Option<&'static str> = Some("CuratorServices$Details");
 }
 
-/// Each payload of Java has the bytes that docent writes for it, and docent reads it.
+/// For each Java payload, docent writes the same bytes as Curator, and reads them.
 #[tokio::test]
 async fn the_bytes_of_curators_instances_are_docents() {
     let Some((fixture, curator)) = with_curator().await else { return };
@@ -142,7 +142,8 @@ async fn curator_reads_docents_instances() {
     curator.close().await;
 }
 
-/// An operator writes the instances of both sides: each keeps the new form, over a reconnect and over a new session.
+/// An operator changes the instances of both sides: each side keeps the new form after a reconnect and in a new
+/// session.
 #[tokio::test]
 async fn both_sides_keep_what_an_operator_writes() {
     let Some(fixture) = Fixture::real().await else { return };
@@ -177,7 +178,7 @@ async fn both_sides_keep_what_an_operator_writes() {
         } else {
             theirs.cut();
         }
-        // Curator deletes and creates it at a reconnect (C32).
+        // Curator deletes the node and creates it again at a reconnect (C32).
         eventually("the new form in another node", async || {
             let node = operator.get_data(&path).await.ok()?;
             let has_form = node.data == form.as_bytes();
@@ -190,7 +191,7 @@ async fn both_sides_keep_what_an_operator_writes() {
     curator.close().await;
 }
 
-/// The second column of the table that the serializer is tested with.
+/// Curator reads each row of the serializer's test table as its second column says.
 #[tokio::test]
 async fn curator_reads_the_rows_of_the_table() {
     let Some((fixture, curator)) = with_curator().await else { return };
@@ -228,7 +229,7 @@ async fn providers_of_both_sides_use_the_instances_of_both() {
         curator.ask(format!("{command} disc:{base} {rest}")).await.ok().to_owned()
     };
     curator.ask(format!("dopen disc:{base} new")).await.ok();
-    // There are no instances yet: docent's cache needs no node, Curator's creates it.
+    // No instance exists yet: docent's cache needs no parent node, Curator's creates it.
     let provider = discovery.service_provider("web").unwrap();
     within_deadline("the load", provider.initialized()).await.unwrap();
     assert_eq!(ask("scstart", "web").await, "0");
@@ -256,7 +257,7 @@ async fn providers_of_both_sides_use_the_instances_of_both() {
     assert_eq!(turns, ["ours", "theirs"]);
     let turns = [0, 1, 2].map(|_| provider.instance().unwrap().id().to_owned());
     assert_eq!(turns, ["ours", "theirs", "ours"]);
-    // Disabled by each side for both.
+    // An instance that one side disables is disabled for both.
     ask("dupdate", &theirs.replace("\"enabled\":true", "\"enabled\":false")).await;
     both("ours", "2 ours=10.1.1.1:1 theirs=10.1.1.2:1").await;
     done("disabled", discovery.set_enabled("web", "ours", false)).await;
@@ -264,7 +265,7 @@ async fn providers_of_both_sides_use_the_instances_of_both() {
     ask("dupdate", &theirs.replace("\"port\":1", "\"port\":2")).await;
     done("the update", discovery.update(web("ours", 2))).await;
     both("ours theirs", "2 ours=10.1.1.1:2 theirs=10.1.1.2:2").await;
-    // Curator's instance keeps its id; docent's takes its place once it is gone.
+    // Curator's instance keeps its id; docent can register that id only after it is gone.
     let taken = within_deadline("an error", discovery.register(web("theirs", 9))).await;
     assert_eq!(taken.unwrap_err().kind(), docent::ErrorKind::NodeExists);
     ask("dunreg", "theirs").await;

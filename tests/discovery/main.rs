@@ -1,4 +1,4 @@
-//! Tests of service discovery, on the embedded server and on a real one where it can be. Cn: the defects of Curator in
+//! Tests of service discovery, on the embedded server and, where possible, on a real one. Cn: a defect of Curator in
 //! `docs/CURATOR.md`.
 
 #[macro_use]
@@ -23,7 +23,7 @@ use docent_testing::fault::Fault;
 use std::time::Duration;
 use support::{eventually, fixture::Fixture, ms, peer::Options, within_deadline};
 
-/// The settings of the peers of the recordings.
+/// The settings of the peers that the recorded scenarios used.
 const RECORDED: Options = Options { session: Duration::from_secs(20), retries: 3 };
 
 /// A discovery below the path of the fixture.

@@ -1,8 +1,8 @@
-//! Reads of the instances of others.
+//! Queries for the instances of other processes.
 
 use super::*;
 
-/// In Curator, one node that is no instance fails the whole query.
+/// In Curator, one node that is not an instance fails the whole query.
 // Case (Service discovery): a node that is not an instance.
 async fn a_node_that_is_no_instance_is_left_out(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
@@ -18,7 +18,7 @@ async fn a_node_that_is_no_instance_is_left_out(fixture: Fixture) {
     }
 }
 
-/// More instances than are read at once, and a connection that breaks in between.
+/// There are more instances than are read at once, and the connection breaks during the query.
 async fn a_query_survives_a_broken_connection(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let discovery = discovery(&fixture, &a);
@@ -38,7 +38,7 @@ async fn a_query_survives_a_broken_connection(fixture: Fixture) {
     assert_eq!(found.unwrap(), Some(web("i007", 1)));
 }
 
-/// A query leaves room for other requests, and makes progress with little room.
+/// A query leaves room for other requests, and works with a small request limit.
 // Case (Found in docent itself): discovery: a query failed with `TooManyRequests` when the limit of
 // the client was below 64.
 async fn a_query_keeps_within_the_limit_of_requests(fixture: Fixture) {
@@ -58,7 +58,7 @@ async fn a_query_keeps_within_the_limit_of_requests(fixture: Fixture) {
         let discovery = discovery(&fixture, &client);
         let found = within_deadline("the query", discovery.query_for_instances("web")).await;
         assert_eq!(names(&found.unwrap()), wanted, "{limit}");
-        // Other requests are pending: all but one fit.
+        // Other requests take all but one place.
         let others: Vec<_> = (1..limit).map(|_| client.sync("/")).collect();
         let found = within_deadline("the query", discovery.query_for_instances("web")).await;
         assert_eq!(names(&found.unwrap()), wanted, "{limit} with others");

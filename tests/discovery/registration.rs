@@ -1,4 +1,4 @@
-//! What a registration leaves on the server, and when it is taken back.
+//! The nodes that a registration creates, and when they are deleted.
 
 use docent::CreateOptions;
 use docent_discovery::ServiceType;
@@ -7,7 +7,7 @@ use super::*;
 
 type Written = std::pin::Pin<Box<dyn Future<Output = Result<(), Error>>>>;
 
-/// C27: in Curator, an instance that its default serializer writes is enabled for every reader.
+/// C27: with Curator's default serializer, a disabled instance looks enabled to every reader.
 async fn a_disabled_instance_is_disabled_for_every_reader(fixture: Fixture) {
     let ((a, _ta), (b, _tb)) = (fixture.client("A").await, fixture.client("B").await);
     let (ours, theirs) = (discovery(&fixture, &a), discovery(&fixture, &b));
@@ -24,7 +24,7 @@ async fn a_disabled_instance_is_disabled_for_every_reader(fixture: Fixture) {
     assert_eq!(unknown.unwrap_err().kind(), ErrorKind::BadArguments);
 }
 
-/// Each call writes, as in Curator: also the form that this process wrote last.
+/// Each call writes, as in Curator, even if the form is the one that this process wrote last.
 // Case (Found in docent itself): discovery: `update`, `set_enabled` and a repeated `register` wrote
 // nothing when the form was the one that this process had written last, whatever another process
 // had written since.
@@ -109,7 +109,7 @@ async fn wrong_arguments_are_refused_before_anything_is_sent() {
     assert!(ids[0] != ids[1] && ids[0].len() == 36);
 }
 
-/// A discovery whose registration of `i1` was refused by the ACL of its service, and the path of this node.
+/// A discovery whose registration of `i1` was refused by the ACL of its service, and the path of the service.
 async fn refused(fixture: &Fixture, client: &Client) -> (ServiceDiscovery, String) {
     fixture.create_path(client).await;
     let parent = format!("{}/web", fixture.path);
@@ -122,13 +122,13 @@ async fn refused(fixture: &Fixture, client: &Client) -> (ServiceDiscovery, Strin
     (discovery, parent)
 }
 
-/// An instance whose registration was refused is tried again by the next call.
+/// The next call retries a registration that was refused.
 #[tokio::test]
 async fn a_refused_registration_is_tried_again() {
     let fixture = Fixture::embedded().await;
     let (a, _tap) = fixture.client("A").await;
     let (discovery, parent) = refused(&fixture, &a).await;
-    // The order of the calls decides which data is written, not the order of the waits.
+    // The order of the calls decides which data is written, not the order in which their futures are polled.
     let late = discovery.register(web("i1", 1));
     drop(discovery.update(web("i1", 2)));
     let refused = within_deadline("an error", late).await;

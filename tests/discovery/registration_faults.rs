@@ -1,8 +1,8 @@
-//! Registrations over broken connections, lost replies and lost sessions.
+//! Registrations during broken connections, lost replies and lost sessions.
 
 use super::*;
 
-/// C39: in Curator, the address that was registered first. `TestServiceDiscovery.testCrashedServer`,
+/// C39: Curator registers the address of the first registration again. `TestServiceDiscovery.testCrashedServer`,
 /// testCrashedInstance.
 async fn after_a_new_session_the_last_form_is_registered(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
@@ -25,7 +25,7 @@ async fn after_a_new_session_the_last_form_is_registered(fixture: Fixture) {
     }
 }
 
-/// C30: in Curator, an instance that vanishes between create and delete stops the registration of all others.
+/// C30: in Curator, an instance that disappears between create and delete stops the registration of all others.
 // Case (Service discovery): instances are registered again, whatever becomes of the others.
 async fn each_instance_is_registered_again_whatever_becomes_of_the_others(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
@@ -39,7 +39,7 @@ async fn each_instance_is_registered_again_whatever_becomes_of_the_others(fixtur
     for id in ["i1", "i2", "i3"] {
         observer.delete(&node(&fixture, id), None).await.unwrap();
     }
-    // Another client takes the first id, and another path takes the place of the second.
+    // Another client takes the first id with an ephemeral node, and the second with a persistent one.
     observer.create(&node(&fixture, "i1"), b"theirs", CreateMode::Ephemeral).await.unwrap();
     observer.create(&node(&fixture, "i2"), b"theirs", CreateMode::Persistent).await.unwrap();
     tap.accept().await.unwrap();
@@ -63,7 +63,7 @@ async fn a_lost_reply_to_an_update_and_to_an_unregistration_is_repeated(fixture:
     done("the update", discovery.update(web("i1", 3))).await;
     finds(&discovery, &["i1:3"]).await;
     fixture.tap.inject(Fault::drop_before(OpCode::Delete).of("A"));
-    // An error if the delete is left to the background (CURATOR-617).
+    // The call fails if the delete is left to the background (CURATOR-617).
     let _ = within_deadline("the end", discovery.unregister("web", "i1")).await;
     eventually("no node", async || {
         observer.exists(&node(&fixture, "i1")).await.unwrap().is_none().then_some(())
@@ -71,7 +71,7 @@ async fn a_lost_reply_to_an_update_and_to_an_unregistration_is_repeated(fixture:
     .await;
 }
 
-/// The first delete was applied, and another client has taken the id, before its reply is known to be lost.
+/// The first delete was applied, and another client has taken the id before the loss of the reply is detected.
 // Case (Found in docent itself): the close of a kept node repeated a delete whose reply was lost,
 // and deleted the node that another client had created at the path since.
 async fn a_repeated_delete_spares_the_instance_that_took_the_place(fixture: Fixture) {
@@ -96,7 +96,8 @@ async fn a_repeated_delete_spares_the_instance_that_took_the_place(fixture: Fixt
     finds(&ours, &["i1:2"]).await;
 }
 
-/// The same form is registered again while another client's instance has the id, and while ours is not there yet.
+/// The same form is registered again while another client's instance has the id, and while our own node does not exist
+/// yet.
 async fn an_unchanged_instance_that_is_not_there_is_not_registered(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     let observer = fixture.observer().await;
@@ -120,7 +121,7 @@ async fn an_unchanged_instance_that_is_not_there_is_not_registered(fixture: Fixt
     observer.delete(&path, None).await.unwrap();
     until(|event| matches!(event, NodeEvent::Restored)).await;
     done("the registration", discovery.register(web("i1", 1))).await;
-    // Deleted, and not created again yet.
+    // The node is deleted, and not created again yet.
     fixture.tap.inject(Fault::delay_reply(OpCode::Create2, support::DEADLINE).of("A"));
     observer.delete(&path, None).await.unwrap();
     until(|event| matches!(event, NodeEvent::Lost)).await;

@@ -1,10 +1,10 @@
-//! The instances of a service in memory.
+//! A cache of the instances of a service.
 
 use docent_discovery::{Events, ServiceCache, ServiceCacheEvent};
 
 use super::*;
 
-/// An event in short.
+/// The next event as text.
 async fn next(events: &mut Events<ServiceCacheEvent>) -> String {
     let event = within_deadline("an event", events.next()).await.expect("the cache is open");
     let name = |one: &ServiceInstance| names([one]).remove(0);
@@ -52,7 +52,7 @@ async fn a_cache_follows_the_instances_of_its_service(fixture: Fixture) {
     expect(&mut events, &["initialized 0"]).await;
     done("the registration", ours.register(web("i1", 80))).await;
     expect(&mut events, &["added i1:80"]).await;
-    // The list contains the change of each event that was delivered.
+    // The list already contains the change of each delivered event.
     assert_eq!(listed(&cache), ["i1:80"]);
     done("the update", ours.update(web("i1", 81))).await;
     expect(&mut events, &["changed i1:81 was i1:80"]).await;
@@ -102,7 +102,8 @@ on_both_servers! {
     unreadable_data_is_reported_and_the_last_instance_stays
 }
 
-/// Readers that begin before and during the first load: an instance that it adds is followed by its end.
+/// Readers that begin before and during the first load: each that receives an instance of the load also receives its
+/// end.
 // Case (Found in docent itself): discovery: a reader that began while the cache was loading could
 // miss `Initialized`; `Stale` and `Resynced` came before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -123,7 +124,7 @@ async fn readers_that_begin_during_the_first_load_see_its_end() {
     }
     let discovery = discovery(&fixture, &a);
     for round in 0..5 {
-        // Without it, a load may be complete before a reader begins.
+        // Without the stall, the load may be complete before a reader begins.
         tap.stall();
         let cache = discovery.service_cache("web").unwrap();
         let mut readers = vec![cache.events()];
@@ -149,14 +150,14 @@ async fn readers_that_begin_during_the_first_load_see_its_end() {
                     other => panic!("{other:?}"),
                 }
             }
-            // A later reader may begin at the end of the load, before the test knows of it.
+            // A later reader may begin when the load has already ended, before the test notices it.
             let may_miss_it = number > 0 && added == 0;
             assert!(is_initialized || may_miss_it, "round {round}, reader {number}: {added} added");
         }
     }
 }
 
-/// A reader that is too slow for the events sees the differences.
+/// A reader that is too slow for every event receives the differences instead.
 // Case (Service discovery): a cache of a service whose reader is slow.
 #[tokio::test]
 async fn a_slow_reader_of_a_service_misses_no_difference() {

@@ -1,4 +1,4 @@
-//! Picks of one instance for a call.
+//! Providers, which pick one instance for a call.
 
 use docent_discovery::{ProviderOptions, RandomStrategy, ServiceProvider, StickyStrategy};
 
@@ -44,7 +44,7 @@ async fn a_provider_uses_the_enabled_instances_in_turn(fixture: Fixture) {
     provides(&filtered, &[]).await;
     assert_eq!(picks(&filtered, 1), "-");
     assert_eq!(provider.cache().instances().len(), 3);
-    // A pick sends nothing.
+    // A pick sends no request.
     let sent = fixture.sent("B", before);
     let reads = sent.iter().filter(|op| **op == OpCode::GetData).count();
     assert!(reads <= 6, "{sent:?}");
@@ -68,7 +68,7 @@ async fn a_sticky_provider_keeps_its_instance_over_a_reconnect(fixture: Fixture)
     initialized(&provider).await;
     let pick = picks(&provider, 1);
     assert_eq!(picks(&provider, 9), pick.repeat(9));
-    // The same fields in another session are the same instance.
+    // An instance with the same fields in another session is the same instance.
     let before = stat(&b, &node(&fixture, &pick)).await.czxid;
     ta.kill_session(support::DEADLINE).await.unwrap();
     for id in ["a", "b", "c"] {

@@ -4,7 +4,7 @@ use docent::Events;
 
 use super::*;
 
-/// A discovery that takes over what others write.
+/// A discovery that adopts changes of other processes.
 fn watching(fixture: &Fixture, client: &Client) -> ServiceDiscovery {
     let lock_options = LockOptions::default().with_retry_policy(RetryNTimes::new(5, ms(50)));
     let options =
@@ -12,7 +12,7 @@ fn watching(fixture: &Fixture, client: &Client) -> ServiceDiscovery {
     ServiceDiscovery::with_options(client, &fixture.path, options).unwrap()
 }
 
-/// Waits until the instance has the form of another process.
+/// Waits until a change of another process is adopted, and returns its data.
 async fn adopted(events: &mut Events<NodeEvent>) -> String {
     loop {
         match within_deadline("an event", events.next()).await.unwrap() {
@@ -23,7 +23,7 @@ async fn adopted(events: &mut Events<NodeEvent>) -> String {
     }
 }
 
-/// The data of the instance, once its node is not the one with this `czxid`.
+/// The data of the instance, once its node is another one than that with this `czxid`.
 async fn registered_again(client: &Client, path: &str, czxid: i64) -> String {
     let node = eventually("another node", async || {
         let node = client.get_data(path).await.ok()?;
@@ -51,12 +51,12 @@ async fn a_change_of_another_process_is_kept_in_a_new_session(fixture: Fixture) 
     assert_eq!(stat(&observer, &path).await.version, 1, "nothing is written");
     tap.kill_session(support::DEADLINE).await.unwrap();
     assert_eq!(registered_again(&observer, &path, czxid).await, theirs);
-    // A change here is made to the form of the other process.
+    // A change by this process starts from the form that the other process wrote.
     done("enabled", discovery.set_enabled("web", "i1", true)).await;
     assert_eq!(data(&observer, &path).await, ours.replace("\"port\":1", "\"port\":2"));
     done("the update", discovery.update(web("i1", 3))).await;
     assert_eq!(discovery.instance("web", "i1"), Some(web("i1", 3)));
-    // A registration replaces the form of the other process.
+    // A registration replaces the form that the other process wrote.
     observer.set_data(&path, theirs.as_bytes(), None).await.unwrap();
     assert_eq!(adopted(&mut events).await, theirs);
     done("the registration", discovery.register(web("i1", 3))).await;
@@ -77,7 +77,7 @@ async fn data_that_is_not_the_instance_is_not_kept(fixture: Fixture) {
     for wrong in ["notjson", "", &ours.replace("i1", "i2"), &ours.replace("web", "x"), &static_type]
     {
         observer.set_data(&path, wrong.as_bytes(), None).await.unwrap();
-        // This read follows the write.
+        // The next read follows the invalid write.
         let theirs = ours.replace("\"port\":1", "\"port\":2");
         assert_eq!(discovery.instance("web", "i1"), Some(web("i1", 1)), "{wrong}");
         assert_eq!(data(&observer, &path).await, wrong, "it is left");

@@ -1,15 +1,15 @@
-//! An election of five processes, docent's and Curator's, on an ensemble whose leader is killed again and again.
+//! An election of five processes, docent's and Curator's, on an ensemble whose leader is killed repeatedly.
 
 use std::env;
 
 use super::*;
 use crate::support::peer::{Options, Outcome, Peer, Side};
 
-/// The election has a leader again within this time after a kill: the election of the ensemble and the reconnects take
-/// some seconds on a busy machine. If the leader's session expires meanwhile, its timeout is added.
+/// After a kill, the election has a leader again within this time: the election of the ensemble and the reconnects take
+/// several seconds on a busy machine. If the leader's session expires meanwhile, its timeout is added.
 const LEADER_WITHIN: Duration = Duration::from_secs(30);
 
-/// By how much the events of two processes may arrive too late, or in another order.
+/// By how much the events of two processes may arrive late or out of order.
 const EVENTS_DIFFER_BY: Duration = Duration::from_secs(1);
 
 const LATCH: &str = "/election";
@@ -32,7 +32,8 @@ async fn participants(connect: &str) -> Vec<Peer> {
     peers
 }
 
-/// The only process that reports a leadership, and its token; `None` if no process is the only one for long enough.
+/// The only process that reports a leadership, and its token; `None` if there is none, or more than one, or the
+/// leadership ends during the check.
 async fn leader(peers: &[Peer]) -> Option<(usize, i64)> {
     let asked: Vec<_> = peers.iter().map(|peer| peer.send("latch leader? L")).collect();
     let mut leaders = Vec::new();
@@ -42,7 +43,7 @@ async fn leader(peers: &[Peer]) -> Option<(usize, i64)> {
         }
     }
     let [leader] = leaders[..] else { return None };
-    // Curator reads it from the servers, so it can fail.
+    // Curator reads the token from the servers, so this can fail.
     let Outcome::Ok(token) = peers[leader].ask("latch token L").await.outcome else { return None };
     (peers[leader].ask("latch leader? L").await.ok() == "true")
         .then(|| (leader, token.parse().unwrap()))
@@ -54,7 +55,7 @@ async fn next_leader(peers: &[Peer], since: Instant) -> (usize, i64) {
     leader
 }
 
-/// The greatest time in which two processes believed to lead, by their events in the order of their arrival.
+/// The longest time in which two processes believed to lead, computed from their events in the order of arrival.
 fn longest_overlap(events: &[(Instant, usize, bool)]) -> Duration {
     let (mut leading, mut longest) = (BTreeMap::new(), Duration::ZERO);
     for (at, who, begins) in events {
@@ -83,7 +84,7 @@ async fn an_election_outlives_the_leaders_of_its_ensemble() {
     let mut last = next_leader(&peers, Instant::now()).await;
     let (mut terms, mut times, mut events_of_all) = (1, Vec::new(), Vec::new());
     let mut check = |(who, token): (usize, i64)| {
-        // An equal token is that of the same node: it was kept.
+        // An equal token means the same node: it was kept.
         assert!(token > last.1 || (who, token) == last, "{who} leads with {token}, after {last:?}");
         terms += usize::from(token > last.1);
         last = (who, token);
@@ -101,10 +102,10 @@ async fn an_election_outlives_the_leaders_of_its_ensemble() {
         times.push(killed.elapsed());
         ensemble.start_again(member).await;
         if kill % 2 == 1 {
-            // The next kill hits another process.
+            // The next kill happens while another process leads.
             let (who, token) = next_leader(&peers, Instant::now()).await;
             check((who, token));
-            // The process is killed, so it reports no end of its leadership.
+            // A latch that is closed reports no end of its leadership.
             events_of_all.push((Instant::now(), who, false));
             peers[who].ask("latch close L").await.ok();
             peers[who].ask(format!("latch start L {LATCH} again{kill}")).await.ok();

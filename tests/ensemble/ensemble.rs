@@ -1,4 +1,4 @@
-//! An ensemble of either kind, for tests that run on the embedded one and on a real one.
+//! An embedded or a real ensemble, for tests that run on both.
 
 use super::*;
 use crate::support::real::four_letter_word;
@@ -10,7 +10,7 @@ pub(crate) enum Ensemble {
     Real(RealEnsemble),
 }
 
-/// The members hear from each other again when it is dropped.
+/// When it is dropped, the members can communicate again.
 pub(crate) struct Isolation<'a> {
     ensemble: &'a Ensemble,
     _frozen: Vec<Frozen>,
@@ -60,17 +60,16 @@ impl Ensemble {
         }
     }
 
-    /// The settings of a client of one member, with a session that outlives the test.
+    /// The settings of a client of one member, with a session timeout longer than the test.
     pub(crate) fn config_of(connect: &str) -> Config {
         Config::new(connect).unwrap().with_session_timeout(Duration::from_secs(60))
     }
 
-    /// A client of one member.
     pub(crate) async fn client_of(&self, member: usize) -> docent::Client {
         Self::config_of(&self.connect_to(member)).connect().await.unwrap()
     }
 
-    /// Lets these members hear from no other: real ones are stopped.
+    /// Cuts these members off from all others; on a real ensemble, the others are stopped.
     pub(crate) fn isolate(&self, size: usize, members: &[usize]) -> Isolation<'_> {
         let others = || (0..size).filter(|other| !members.contains(other));
         let frozen = match self {

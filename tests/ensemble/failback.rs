@@ -1,4 +1,5 @@
-//! Clients at the right server: their preference, the return to a better server, and the spread after a rolling restart.
+//! Clients and the best server: their preference, the return to a better server, and the redistribution after a rolling
+//! restart.
 
 use std::sync::atomic::AtomicUsize;
 use tokio::task::JoinHandle;
@@ -21,7 +22,7 @@ fn port_of(client: &Client) -> Option<u16> {
     client.server().map(|host| host.port)
 }
 
-/// Writes until it is stopped; no write may fail.
+/// Writes until stopped; no write may fail.
 fn writes(client: &Client, path: &str) -> (Arc<AtomicBool>, JoinHandle<usize>) {
     let stop = Arc::new(AtomicBool::new(false));
     let (client, path, stopped) = (client.clone(), path.to_owned(), Arc::clone(&stop));
@@ -100,7 +101,7 @@ async fn a_preference_that_panics_is_named_once_and_the_client_goes_on() {
     let cluster = TestingCluster::start(3).await.unwrap();
     let (home, calls) = (cluster.addr(2).unwrap().port(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&calls);
-    // At the start there is a cost for each server; then a connection is opened.
+    // The three calls at the start rate the servers; the next call panics.
     let config = Config::new(&cluster.connect_string()).unwrap();
     let config = config.with_server_preference(move |server| {
         assert!(counted.fetch_add(1, Ordering::Relaxed) < 3, "no zone for {}", server.host());
@@ -122,10 +123,10 @@ async fn a_preference_that_panics_is_named_once_and_the_client_goes_on() {
 const CLIENTS: usize = 300;
 const HOLDERS: usize = 30;
 
-/// The time within which clients spread again.
+/// The time within which the clients are redistributed.
 const WITHIN: Duration = Duration::from_secs(4);
 
-/// A client that holds something, and follows the data of a node by its watches alone.
+/// A client that follows a node's data by its watches alone; some also hold a lock.
 struct Follower {
     client: Client,
     session: i64,
@@ -152,10 +153,10 @@ impl Follower {
     }
 }
 
-/// Reads the node once, and then whenever an event says that it has changed.
+/// Reads the node once, and then whenever an event reports a change.
 async fn follow(client: Client, path: String, seen: Arc<AtomicUsize>) {
     loop {
-        // A server that stops loses requests: those that fail are repeated, events are not.
+        // A server that stops loses requests: failed reads are repeated, events cannot be.
         let Ok((node, mut watcher)) = client.get_data_and_watch(&path).await else {
             if client.ended().is_some() {
                 return;
@@ -168,7 +169,7 @@ async fn follow(client: Client, path: String, seen: Arc<AtomicUsize>) {
     }
 }
 
-/// The number of clients of each member, and by how many percent the largest number exceeds the mean.
+/// The number of clients of each member, and by how many percent the largest exceeds the mean.
 fn spread(clients: &[Follower], members: usize) -> (Vec<usize>, usize) {
     let mut counts = BTreeMap::new();
     for server in clients.iter().filter_map(|follower| follower.client.server()) {
@@ -188,7 +189,7 @@ async fn all_connected(clients: &[Follower]) {
     .await;
 }
 
-/// Restarts the members one after the other, under clients that follow a node that is written, and returns the clients.
+/// Restarts the members one after the other while clients follow a node that is written to, and returns the clients.
 async fn rolling_restart(ensemble: &mut RealEnsemble, failback: Option<Duration>) -> Vec<Follower> {
     let root = unique_path("failback");
     let config = Config::new(&ensemble.connect()).unwrap();
@@ -209,7 +210,7 @@ async fn rolling_restart(ensemble: &mut RealEnsemble, failback: Option<Duration>
     all_connected(&clients).await;
     let began_at = Instant::now();
     if failback.is_some() {
-        // Writes go on meanwhile: their events must arrive, whatever moves.
+        // Writes continue meanwhile: their events must arrive even when clients move.
         let mut written = 1;
         let spread_evenly = async {
             loop {
@@ -222,7 +223,7 @@ async fn rolling_restart(ensemble: &mut RealEnsemble, failback: Option<Duration>
                 }
             }
         };
-        // A second for the questions, and a third of the session timeout at most for a move.
+        // One second for the probes, and at most a third of the session timeout for a move.
         let bound = WITHIN + Duration::from_secs(1) + Duration::from_secs(20);
         tokio::time::timeout(bound, spread_evenly).await.expect("an even spread in time");
         println!("an even spread after {:?}, {written} writes", began_at.elapsed());
@@ -240,7 +241,7 @@ async fn rolling_restart(ensemble: &mut RealEnsemble, failback: Option<Duration>
     clients
 }
 
-/// No session, hold or node was lost. Ends the clients.
+/// Checks that no session, hold or node was lost, and closes the clients.
 async fn nothing_is_lost(clients: Vec<Follower>) {
     for follower in &clients {
         assert_eq!(follower.client.session().unwrap().session_id(), follower.session);
@@ -265,7 +266,7 @@ async fn clients_spread_again_after_a_rolling_restart_real() {
     let clients = rolling_restart(&mut ensemble, None).await;
     let (counts, imbalance) = spread(&clients, 3);
     println!("without the setting: {counts:?}, {imbalance} % above the mean");
-    // The last member that was restarted has no clients, so another one has half of them at least.
+    // The member that was restarted last has no clients, so another one has at least half of them.
     assert!(imbalance >= 50, "{counts:?}");
     nothing_is_lost(clients).await;
 

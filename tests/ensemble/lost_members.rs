@@ -10,7 +10,7 @@ use super::*;
 const WRITERS: usize = 8;
 
 async fn client(connect: &str) -> Client {
-    // An election can take many seconds: the servers wait twice as long between their notifications each time.
+    // An election can take many seconds: the servers double the pause between their notifications each time.
     let config = Config::new(connect).unwrap().with_session_timeout(Duration::from_secs(60));
     config.connect().await.unwrap()
 }
@@ -30,7 +30,7 @@ struct Load {
     paths: Vec<String>,
     stop: Arc<AtomicBool>,
     writers: Vec<tokio::task::JoinHandle<Tally>>,
-    /// One that is read again after each event of a one-shot watch.
+    /// Each reads its node again after each event of a one-shot watch.
     followers: Vec<tokio::task::JoinHandle<i32>>,
     /// A node that is changed once, after all faults.
     bell: String,
@@ -64,7 +64,7 @@ impl Load {
         Self { client, session, paths, stop, writers, followers, bell, rung, ephemeral }
     }
 
-    /// Waits until a write goes through again.
+    /// Waits until a write succeeds again.
     async fn works(&self) {
         eventually("a write", async || {
             self.client.set_data(&self.ephemeral, b"", None).await.is_ok().then_some(())
@@ -80,7 +80,7 @@ impl Load {
         for (path, writer) in self.paths.iter().zip(self.writers) {
             let tally = within_deadline("a writer's last answer", writer).await.unwrap();
             let version = self.client.exists(path).await.unwrap().unwrap().version;
-            // Each outcome is correct: applied once, not at all, or unknown.
+            // Each reported outcome is correct: applied once, not applied, or unknown.
             assert!(
                 (tally.applied..=tally.applied + tally.unknown).contains(&version),
                 "{tally:?}, and the version is {version}"
@@ -109,7 +109,7 @@ impl Load {
     }
 }
 
-/// Writes until it is stopped, one after the other.
+/// Writes until stopped, one write at a time.
 async fn write(client: Client, path: String, stop: Arc<AtomicBool>) -> Tally {
     let mut tally = Tally::default();
     while !stop.load(Ordering::Relaxed) {
@@ -122,10 +122,10 @@ async fn write(client: Client, path: String, stop: Arc<AtomicBool>) -> Tally {
     tally
 }
 
-/// Reads again after each event, until it reads the end; the version it saw then.
+/// Reads again after each event until it reads `end`; returns the version of that read.
 async fn follow(client: Client, path: String) -> i32 {
     loop {
-        // A read whose connection broke left no watch.
+        // A read that failed with its connection left no watch.
         let Ok((node, mut watcher)) = client.get_data_and_watch(&path).await else { continue };
         if node.data == "end" {
             return node.stat.version;
@@ -153,7 +153,7 @@ async fn a_killed_leader_costs_no_session_no_reply_and_no_watch() {
 
 /// A client that knows all members, and the follower that it is connected to.
 async fn client_of_a_follower(ensemble: &RealEnsemble) -> (Client, usize) {
-    // Given up after 8 s, a connection leaves 4 s to find another member, on a busy machine too.
+    // A connection is given up after 8 s, which leaves 4 s to find another member, enough on a busy machine.
     let config =
         Config::new(&ensemble.connect()).unwrap().with_session_timeout(Duration::from_secs(12));
     eventually("a connection to a follower", async || {
@@ -169,7 +169,7 @@ async fn client_of_a_follower(ensemble: &RealEnsemble) -> (Client, usize) {
     .await
 }
 
-/// A follower that is frozen, not gone: the connection is silent until it is given up.
+/// A follower that is frozen, not killed: the connection is silent until the client gives it up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_follower_costs_no_session_no_reply_and_no_watch() {
     let Some(ensemble) = RealEnsemble::start().await else { return };
@@ -189,7 +189,7 @@ async fn a_frozen_follower_costs_no_session_no_reply_and_no_watch() {
     .await;
     let event = within_deadline("the data watch", data.next()).await.unwrap();
     assert_eq!(event.event_type, EventType::NodeDataChanged);
-    // Either it saw the change, or it was notified that it may have missed one.
+    // Either the watch reported the change, or it reported that it may have missed one.
     let event = within_deadline("the recursive watch", stays.next()).await.unwrap();
     assert!(event.is_resync() || event.event_type == EventType::NodeDataChanged, "{event:?}");
     assert_eq!(client.session().unwrap().session_id(), session);
@@ -215,7 +215,7 @@ async fn a_rolling_restart_costs_no_session_no_reply_and_no_watch() {
     load.check().await;
 }
 
-/// A process that is stopped for as long as this lives. One we started.
+/// A process that is stopped while this value lives. The test must have started it.
 pub(crate) struct Frozen(u32);
 
 impl Frozen {

@@ -1,4 +1,5 @@
-//! The client on ensembles: members are killed, stopped and restarted, or too few for a majority.
+//! The client on ensembles whose members are killed, stopped and restarted, or are too few for a
+//! majority.
 
 extern crate docent_tests as support;
 

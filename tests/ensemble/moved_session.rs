@@ -1,5 +1,5 @@
-//! A session that another connection, at another member, has taken over: the first connection ends, also where the
-//! server keeps it, and the client takes the session back.
+//! A session that another connection, at another member, has taken over: the first connection ends, even if the server
+//! keeps it open, and the client takes the session back.
 
 use docent_testing::server::{self, Version};
 
@@ -11,7 +11,7 @@ async fn commit(client: &Client) -> Result<(), docent::Error> {
     within_deadline("a transaction", transaction.commit()).await.map(drop)
 }
 
-/// The members have these addresses.
+/// `members` are the addresses of two members.
 async fn a_moved_session_is_taken_back(members: [String; 2], context: &str) {
     let [first, second] = members.map(|member| Ensemble::config_of(&member));
     let client = first.connect().await.unwrap();

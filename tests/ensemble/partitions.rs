@@ -1,14 +1,12 @@
-//! The requests that an isolated member still answers, and for how long: the embedded ensemble behaves like
-//! a real one.
+//! Which requests an isolated member still answers, and for how long: the embedded ensemble behaves like a real one.
 
 use super::*;
 
 const SYNC_LIMIT: u32 = 6;
 
-/// The delay of a busy machine.
+/// Additional time for a busy machine.
 const SLACK: Duration = Duration::from_secs(5);
 
-/// A follower answers reads for syncLimit.
 async fn an_isolated_follower_answers_reads(ensemble: Ensemble) {
     let leader = ensemble.leader().await;
     let client = ensemble.client_of((leader + 1) % 3).await;
@@ -24,7 +22,7 @@ async fn an_isolated_follower_answers_reads(ensemble: Ensemble) {
     drop(isolation);
 }
 
-/// A leader answers reads and sync until it steps down. A write waits, and is lost.
+/// A leader answers reads and sync until it steps down. A write gets no reply.
 async fn an_isolated_leader_answers_sync(ensemble: Ensemble) {
     let leader = ensemble.leader().await;
     let (client, writer) = (ensemble.client_of(leader).await, ensemble.client_of(leader).await);
@@ -54,7 +52,7 @@ async fn an_isolated_leader_answers_sync(ensemble: Ensemble) {
     eventually("another write", async || client.set_data("/a", b"", None).await.ok()).await;
 }
 
-/// Whether a call would be sent now: without a connection, it would wait for the next one.
+/// Whether a call would be sent now. Without a connection, it would wait for the next one.
 fn is_connected(client: &Client) -> bool {
     client.state().get().is_some_and(ConnectionState::is_connected)
 }
@@ -91,9 +89,9 @@ async fn an_isolated_leader_answers_sync_real() {
     }
 }
 
-/// The create of an acquire that was given up is ordered by the leader, but not committed: the followers'
-/// acknowledgements are held up. A leader answers `sync` and a listing without them, and shows no node. Once they
-/// arrive, the node exists; it must not stay, or it would block all contenders until the session ends.
+/// An abandoned acquire's create is ordered by the leader but not committed: the followers' acknowledgements are
+/// delayed. The leader answers `sync` and a listing without them, and shows no node. Once they arrive, the node exists;
+/// it must be deleted, or it would block all contenders until the session ends.
 // Case (Found in docent itself): an acquire that was given up left its node when the leader
 // committed its create after the search (1 of 3,000 simulated seeds).
 #[tokio::test]
@@ -114,7 +112,7 @@ async fn a_create_that_is_committed_after_the_search_leaves_no_node() {
             .then_some(())
     })
     .await;
-    // The connection breaks, and the acquire is dropped: its outcome is unknown for good.
+    // The connection breaks, and the acquire is dropped: the outcome of its create stays unknown.
     let mut states = client.states();
     cluster.cut_connections(leader);
     acquiring.abort();
@@ -122,8 +120,8 @@ async fn a_create_that_is_committed_after_the_search_leaves_no_node() {
         while states.next().await != Some(ConnectionState::Reconnected.into()) {}
     })
     .await;
-    // The search, a write and a listing, is sent on the new connection, and has no reply. The leader's other client is
-    // answered after it.
+    // The search (a write and a listing) is sent on the new connection, and gets no reply. The leader answers its other
+    // client after it received the search.
     let is_sent = async || (client.metrics().in_flight >= 2).then_some(());
     eventually("the search is sent", is_sent).await;
     for _ in 0..10 {

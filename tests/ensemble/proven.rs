@@ -1,4 +1,4 @@
-//! The renewal of a proven bound: on a follower, on the leader, and while the leader stands still.
+//! The renewal of a proven bound: on a follower, on the leader, and while the leader is paused.
 
 use docent::locks::LockOptions;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const SYNC_LIMIT: u32 = 12;
 
-/// Longer than a busy machine delays a renewal.
+/// Long enough for a renewal on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
 async fn client(ensemble: &Ensemble, member: usize, timeout: Duration) -> Client {
@@ -39,7 +39,7 @@ async fn a_hold_stays_proven(ensemble: Ensemble) {
 
 async fn stays_proven(ensemble: &Ensemble, member: usize, is_leader: bool) {
     let client = client(ensemble, member, TIMEOUT).await;
-    // The bound from the creation of the session passes before the lock is acquired.
+    // The bound set by the session's creation passes before the lock is acquired.
     let created = client.session().unwrap();
     eventually("the first bound has passed", async || {
         (client.now() > created.proven_until()).then_some(())
@@ -79,8 +79,8 @@ async fn a_hold_stays_proven_real() {
     }
 }
 
-/// A follower answers pings for a leader that stands still, for longer than the sessions last. When the leader goes on,
-/// it ends them at once: the clients' replies prove nothing, and their holds outlive their nodes.
+/// A follower answers pings for a paused leader, for longer than the sessions last. When the leader continues, it ends
+/// the sessions at once: the replies prove nothing, and the clients' leases outlive their nodes.
 // Case (Renewed holds): a leader stands still.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proven_bound_ends_before_a_leader_that_stood_still_ends_the_session() {
@@ -118,8 +118,9 @@ async fn a_proven_bound_ends_before_a_leader_that_stood_still_ends_the_session()
     assert!(was_held, "the follower has answered no pings");
 }
 
-/// A follower freezes while the connection is replaced or the write behind it is on its way. What was not proven by then
-/// is not proven later, also if it serves its clients again before it hears that their sessions have ended.
+/// A follower freezes while the connection is replaced or the write after it is in flight. A hold that was not proven
+/// by then is not proven later, even if the follower serves its clients again before it learns that their sessions have
+/// ended.
 // Case (Renewed holds): a follower freezes in a renewal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_at_a_follower_that_freezes_proves_nothing() {
@@ -154,11 +155,11 @@ async fn a_renewal_at_a_follower_that_freezes_proves_nothing() {
                 gaps[at] = now.duration_since(bounds[at]);
             }
         }
-        // It serves again when some of its sessions have ended, and others have not.
+        // The follower continues when some of the sessions have ended and others have not.
         if gone.contains(&true) {
             frozen.take();
         }
-        // A session that has not ended by then goes on.
+        // A session that has not ended by then continues.
         let goes_on = |at: usize| {
             let (client, guard) = &holds[at];
             let is_connected = client.state().get().is_some_and(|state| state.is_connected());

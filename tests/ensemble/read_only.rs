@@ -1,5 +1,5 @@
-//! An ensemble without its majority: which operations it serves, and how a client leaves it again. On the
-//! embedded cluster, and on a real one.
+//! An ensemble without its majority: which operations it serves, and how a client moves on to one with a majority. On
+//! the embedded cluster, and on a real one.
 
 use docent::{
     LeaderLatch, LeaderOptions, leader::ConnectionStateErrorPolicy, locks::InterProcessMutex,
@@ -22,7 +22,7 @@ fn config(cluster: &TestingCluster) -> Config {
     Config::new(&cluster.connect_string()).unwrap().with_session_timeout(Duration::from_secs(20))
 }
 
-/// A `sync` needs the majority, as a write does.
+/// A `sync` needs a majority, as a write does.
 #[tokio::test]
 async fn without_a_majority_one_may_read_and_then_moves_on() {
     let cluster = cluster().await;
@@ -46,7 +46,7 @@ async fn without_a_majority_one_may_read_and_then_moves_on() {
 async fn without_a_real_majority_one_may_read_and_then_moves_on() {
     let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let settings = Settings {
-        // Since 3.7 a read-only server grants sessions of its own only.
+        // Since 3.7, a read-only server grants only local sessions.
         config: vec![
             line("localSessionsEnabled", "true"),
             line("localSessionsUpgradingEnabled", "true"),
@@ -63,7 +63,7 @@ async fn without_a_real_majority_one_may_read_and_then_moves_on() {
     within_deadline("a write", writer.create("/a", b"x", CreateMode::Persistent)).await.unwrap();
     within_deadline("close", writer.close()).await.unwrap();
     let config = config();
-    // Not the member that the write went to last: each has it once a majority has it and the commit arrived.
+    // A member has the write only once the commit has arrived, so sync with each of them.
     within_deadline("the write everywhere", async {
         for member in 0..3 {
             let member = Client::connect(&ensemble.connect_to(member)).await.unwrap();
@@ -78,7 +78,7 @@ async fn without_a_real_majority_one_may_read_and_then_moves_on() {
     reads_only(&client).await;
     let local = client.session().unwrap();
 
-    // No member serves before there are two.
+    // A member serves writes only once two of them run.
     ensemble.start_again(1).await;
     ensemble.start_again(2).await;
     moves_on(&client, &local).await;
@@ -102,11 +102,11 @@ async fn reads_only(client: &Client) {
     }
 }
 
-/// To a server that takes writes, with a session that others know.
+/// Waits until the client is at a server that accepts writes, with a session that the whole ensemble knows.
 async fn moves_on(client: &Client, local: &SessionLease) {
     eventually("a write", async || client.set_data("/a", b"z", None).await.ok()).await;
     assert!(local.is_lost(), "the read-only server's session is its own");
-    // Connected, or Reconnected: an election may throw it off once more.
+    // Connected, or Reconnected: an election may disconnect the client once more.
     let state = client.state().get();
     assert!(
         matches!(state, Some(ConnectionState::Connected | ConnectionState::Reconnected)),
@@ -115,7 +115,8 @@ async fn moves_on(client: &Client, local: &SessionLease) {
     client.close().await.unwrap();
 }
 
-/// A cluster whose members keep sessions without a majority, and the settings of a client of read-only servers.
+/// A cluster whose members keep sessions without a majority, and the settings of a client that accepts read-only
+/// servers.
 async fn serving_without_majority() -> (TestingCluster, Config) {
     let settings = server::Config {
         servers: 3,
@@ -132,8 +133,8 @@ async fn serving_without_majority() -> (TestingCluster, Config) {
     (cluster, config)
 }
 
-/// A server without a majority keeps serving a session (3.4 to 3.6) that the majority expires: replies of such a server
-/// renew no hold.
+/// A server without a majority (3.4 to 3.6) keeps serving a session that the majority expires, so its replies renew no
+/// hold.
 #[tokio::test]
 async fn a_hold_ends_by_its_deadline_on_a_read_only_server() {
     let (cluster, config) = serving_without_majority().await;
@@ -152,7 +153,7 @@ async fn a_hold_ends_by_its_deadline_on_a_read_only_server() {
     })
     .await;
     assert_eq!(client.session().unwrap().session_id(), lease.session_id(), "the same session");
-    // The server answers meanwhile.
+    // The server answers all the time.
     eventually("the end of the hold", async || {
         let _ = client.exists("/lock").await;
         (!guard.is_held()).then_some(())
@@ -176,8 +177,8 @@ async fn a_hold_ends_by_its_deadline_on_a_read_only_server() {
     drop(guard);
 }
 
-/// A participant on a server without a majority does not lead: a leader not beyond its deadline, with any policy, and
-/// no waiter.
+/// On a server without a majority, no participant begins to lead, and a leader leads no longer than its deadline, with
+/// any policy.
 // Case (Leader election and kept nodes): a server without a majority.
 #[tokio::test]
 async fn a_participant_on_a_read_only_server_does_not_lead() {
@@ -202,7 +203,7 @@ async fn a_participant_on_a_read_only_server_does_not_lead() {
         }
         within_deadline("the loss", leadership.lost()).await;
         let third = LeaderLatch::start_with(&a, "/election", "c", options).unwrap();
-        // The members answer all the while, and their data say that `a` leads.
+        // The members answer all the time, and their data show `a` as the leader.
         for _ in 0..20 {
             assert!(a.get_children("/election").await.is_ok_and(|queue| !queue.is_empty()));
             let latches = [&first, &second, &third];
@@ -218,7 +219,7 @@ async fn a_participant_on_a_read_only_server_does_not_lead() {
     }
 }
 
-/// Waits until one of these leads.
+/// Waits until one of the latches leads.
 async fn select(latches: &[&LeaderLatch]) {
     eventually("a leadership", async || {
         latches.iter().find_map(|latch| latch.current_leadership()).map(drop)

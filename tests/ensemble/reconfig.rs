@@ -1,4 +1,4 @@
-//! Changes of the members and quotas: the embedded servers reply as real ones do. One suite for both.
+//! Reconfigurations and quotas: the embedded servers reply like real ones. One suite for both.
 
 use docent::{Error, Node, Stat, ensemble::Reconfig};
 use docent_protocol::{
@@ -11,7 +11,7 @@ use tokio::{
 
 use super::*;
 
-/// `super:test`.
+/// The digest of `super:test`.
 pub(crate) const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
 
 pub(crate) const OBSERVER: &str = "server.100=0.0.0.0:4001:4002:observer;0.0.0.0:4003";
@@ -93,7 +93,7 @@ fn version(node: &Node) -> i64 {
     i64::from_str_radix(text.lines().last().unwrap().strip_prefix("version=").unwrap(), 16).unwrap()
 }
 
-/// The numbers of the servers, sorted: the order in the text is that of a hash table.
+/// The numbers of the servers, sorted: their order in the text is that of a Java hash table.
 fn servers(node: &Node) -> Vec<i64> {
     let text = text(node);
     let lines = text.lines().filter_map(|line| line.strip_prefix("server."));
@@ -146,7 +146,7 @@ async fn the_members_are_changed_by_the_super_user_alone(ensemble: Ensemble) {
     assert_eq!(client.get_config().await.unwrap().data, joined.data);
     let event = within_deadline("the event", once.next()).await.unwrap();
     assert_eq!((event.event_type, &*event.path), (EventType::NodeDataChanged, "/zookeeper/config"));
-    // The node is written twice.
+    // The server writes the node twice.
     for _ in 0..2 {
         let event = within_deadline("each event", always.next()).await.unwrap();
         assert_eq!(event.event_type, EventType::NodeDataChanged);
@@ -192,7 +192,7 @@ async fn refused_changes_have_the_errors_of_a_real_server(ensemble: Ensemble) {
     assert!(version(&unchanged) > version(&before), "a change of nothing is one");
 }
 
-/// The line of a member, to let it join again.
+/// A member's line of the configuration, with which it can join again.
 fn line_of(node: &Node, id: i64, client: &str) -> String {
     let text = text(node);
     let start = format!("server.{id}=");
@@ -289,7 +289,7 @@ async fn quotas_are_counted_and_enforced(ensemble: Ensemble) {
     let (counted, stat) = stats(&client, "/q").await;
     assert_eq!((counted.as_str(), stat.version, stat.mzxid), ("count=3,bytes=10", 0, stat.czxid));
 
-    // Counted without a new version of the node.
+    // Counting does not change the version of the statistics node.
     create("/q/y", b"1234567").await.unwrap();
     assert_eq!(stats(&client, "/q").await.0, "count=4,bytes=17");
     client.set_data("/q/y", b"1", None).await.unwrap();
@@ -298,7 +298,7 @@ async fn quotas_are_counted_and_enforced(ensemble: Ensemble) {
     let (counted, stat) = stats(&client, "/q").await;
     assert_eq!((counted.as_str(), stat.version), ("count=4,bytes=7", 0));
 
-    // The soft limit of the count is reached, the hard ones are enforced; before the version.
+    // The soft limit of the count is reached; the hard limits are enforced, and checked before the version.
     let long = vec![b'x'; 100];
     exceeded(client.set_data("/q/y", &long, None).await.map(drop));
     exceeded(client.set_data("/q/y", &long, Some(99)).await.map(drop));
@@ -310,7 +310,7 @@ async fn quotas_are_counted_and_enforced(ensemble: Ensemble) {
     exceeded(transaction.commit().await.map(drop));
     assert_eq!(stats(&client, "/q").await.0, "count=6,bytes=7");
 
-    // The longest path with a quota counts alone.
+    // Only the longest path with a quota counts.
     create("/zookeeper/quota/q/y", b"").await.unwrap();
     create("/zookeeper/quota/q/y/zookeeper_limits", b"count=1,bytes=-1").await.unwrap();
     create("/zookeeper/quota/q/y/zookeeper_stats", b"").await.unwrap();
@@ -329,7 +329,7 @@ async fn quotas_are_counted_and_enforced(ensemble: Ensemble) {
     create("/q/wraps", b"ab").await.unwrap();
     let wrapped = format!("count={},bytes={}", i64::MIN, i64::MIN + 1);
     assert_eq!(stats(&client, "/q").await.0, wrapped);
-    // The client refuses it.
+    // The client refuses the write, so it is sent without the client.
     let limits = "/zookeeper/quota/q/zookeeper_limits";
     let error = client.set_data(limits, b"garbage", None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadArguments);

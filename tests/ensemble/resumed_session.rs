@@ -3,14 +3,14 @@
 
 use super::*;
 
-/// In ticks; long enough for the test, since the ensemble falls apart after it.
+/// In ticks. Long enough for the test: the isolated leader steps down after it.
 const SYNC_LIMIT: u32 = 60;
 
 /// The number of requests of another session that are answered while the resumed session waits.
 const OTHERS: usize = 20;
 
-/// Connects a session to a member again, behind a create that cannot be committed because the member, with the others
-/// of `connected`, hears from no majority.
+/// Resumes a session at a member, behind a create that cannot be committed: the member, like the others of `connected`,
+/// is cut off from a majority.
 ///
 /// Source: `CommitProcessor.pendingRequests`, which is keyed by the session.
 async fn a_resumed_session_waits(
@@ -64,7 +64,7 @@ async fn on_the_leader(ensemble: Ensemble) {
     a_resumed_session_waits(ensemble, 3, leader, &[leader]).await;
 }
 
-/// With five members: the leader answers whether the session exists, and lacks a majority.
+/// With five members: the leader confirms the session to the follower, but they lack a majority.
 async fn on_a_follower(ensemble: Ensemble) {
     let leader = ensemble.leader().await;
     let follower = (leader + 1) % 5;

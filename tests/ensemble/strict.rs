@@ -7,7 +7,7 @@ use super::*;
 const SYNC_LIMIT: u32 = 6;
 const SESSION: Duration = Duration::from_secs(4);
 
-/// The time of a holder and the clock of its rival are those of one machine.
+/// Both clients run on one machine, so their clocks can be compared.
 async fn a_strict_hold_on_a_lost_follower_ends_before_the_next(ensemble: Ensemble) {
     let leader = ensemble.leader().await;
     let follower = (leader + 1) % 3;
@@ -26,7 +26,7 @@ async fn a_strict_hold_on_a_lost_follower_ends_before_the_next(ensemble: Ensembl
             (b.now(), guard)
         }
     });
-    // An isolated member answers its clients for some time: pings, which prove nothing. A frozen one answers nothing.
+    // An isolated member still answers pings for some time, which prove nothing. A frozen one answers nothing.
     let frozen = match &ensemble {
         Ensemble::Embedded(cluster) => {
             cluster.isolate(follower);

@@ -43,7 +43,7 @@ fn addresses(cluster: &TestingCluster, members: &[usize]) -> BTreeSet<String> {
     members.iter().map(|member| cluster.addr(*member).unwrap().to_string()).collect()
 }
 
-/// Waits for the configuration of a version, or a later one.
+/// Waits for the configuration of this version or a later one.
 async fn configured(tracker: &EnsembleTracker, least: i64) -> EnsembleConfig {
     let mut config = tracker.config();
     let known = config.wait_for(|config| config.as_ref().is_some_and(|c| c.version >= least));
@@ -80,7 +80,7 @@ async fn a_client_without_a_tracker_reads_no_configuration() {
     assert_eq!(servers(&client).len(), 1);
 }
 
-/// The tracker's server leaves the ensemble: the client moves away, and no request is lost.
+/// The tracker's server is removed from the ensemble: the client moves away, and no request is lost.
 #[tokio::test]
 async fn a_client_leaves_a_server_that_leaves_the_ensemble() {
     let cluster = cluster(3).await;
@@ -154,8 +154,8 @@ async fn only_a_newer_configuration_with_addresses_counts() {
     assert_eq!(servers(&client), [all.first().unwrap().clone()].into());
 }
 
-/// A member that is cut off has an older configuration. A client whose session was lost gets a session there that can only
-/// read: the newest configuration counts.
+/// A member that is cut off has an older configuration. A client that lost its session gets a read-only one there: it
+/// keeps the newest configuration.
 #[tokio::test]
 async fn a_server_that_lags_brings_no_older_configuration_back() {
     let config = server::Config { tick_time: Duration::from_millis(100), ..cluster_config(3) };
@@ -195,7 +195,7 @@ async fn a_server_that_lags_brings_no_older_configuration_back() {
     assert_eq!(*tracker.config().get().unwrap(), newest);
 }
 
-/// Keeps the client at the address of its tap.
+/// A tracker that keeps the client at the address of its tap.
 fn kept_at(client: &Client, tap: &TapClient) -> EnsembleTracker {
     let addr = tap.addr();
     EnsembleTracker::with_hosts(client, move |config| {
@@ -222,7 +222,7 @@ async fn addresses_of_proxies_are_kept_by_a_function() {
     assert_eq!(servers(&client), [a.connect_string()].into());
 }
 
-/// A refusal for a while is followed by another read, without a new connection.
+/// A read that is refused for a while is repeated on the same connection.
 // Case (Ensembles that change): a server refuses the read of the configuration for a while.
 #[tokio::test]
 async fn a_throttled_read_is_repeated() {
@@ -233,7 +233,7 @@ async fn a_throttled_read_is_repeated() {
     configured(&tracker, 1).await;
 }
 
-/// A client whose queue is full refuses the read itself.
+/// A client whose queue is full refuses the read without sending it.
 // Case (Found in docent itself): an ensemble tracker whose read was refused by a full queue of the
 // client, or by the ACL of the node, had no watch and followed nothing until the next connection.
 #[tokio::test]
@@ -250,7 +250,7 @@ async fn a_read_that_a_full_queue_refuses_is_repeated() {
     configured(&tracker, 1).await;
 }
 
-/// A read that the ACL refuses leaves no watch, and nothing reports that the ACL was changed.
+/// A read that the ACL refuses leaves no watch, and no event reports a change of the ACL.
 #[tokio::test]
 async fn a_configuration_that_was_hidden_is_read_later() {
     let cluster = cluster(3).await;
@@ -317,7 +317,7 @@ async fn a_tracker_ends_with_its_client() {
     }
 }
 
-/// A lost reply to the read costs nothing: the next connection reads again.
+/// The next connection repeats a read whose reply was lost.
 #[tokio::test]
 async fn a_lost_reply_is_followed_by_the_read_of_the_next_connection() {
     let server = TestingServer::start_with(cluster_config(1)).await.unwrap();
@@ -331,7 +331,7 @@ async fn a_lost_reply_is_followed_by_the_read_of_the_next_connection() {
     assert_eq!(text.matches(" -> getData(4) /zookeeper/config").count(), 2, "{text}");
 }
 
-/// The same on a real ensemble, whose configuration gets the address of the first member by a change.
+/// The same on a real ensemble, whose configuration is given the first member's address by a reconfiguration.
 #[tokio::test]
 async fn a_real_ensemble_is_followed() {
     let Some(ensemble) = real(1).await else { return };

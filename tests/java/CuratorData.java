@@ -14,9 +14,9 @@ import org.apache.curator.retry.RetryNTimes;
 import org.apache.zookeeper.KeeperException;
 
 /**
- * The barriers, atomic numbers and caches of {@link CuratorPeer}. {@code arun HANDLE N} makes N increments and answers
- * {@code COUNTED UNKNOWN}: how many have succeeded, and how many have lost the connection. {@code cdump HANDLE} answers
- * each node of a cache as {@code PATH=VERSION=DATA}, with the data in hexadecimal.
+ * The barriers, atomic numbers and caches of {@link CuratorPeer}. {@code arun HANDLE N} makes N increments and replies
+ * {@code COUNTED UNKNOWN}: the numbers of increments that succeeded and that lost the connection. {@code cdump HANDLE}
+ * replies each node of a cache as {@code PATH=VERSION=DATA}, with the data in hexadecimal.
  */
 final class CuratorData {
     private final CuratorFramework client;
@@ -131,7 +131,7 @@ final class CuratorData {
                     try {
                         counted += number.increment().succeeded() ? 1 : 0;
                     } catch (KeeperException.ConnectionLossException e) {
-                        // Of a read or of a write: Curator does not say which.
+                        // Curator does not say whether the read or the write failed.
                         unknown++;
                     }
                 }

@@ -28,9 +28,9 @@ import org.apache.zookeeper.data.Stat;
 /**
  * The locks of {@link CuratorPeer}: handles {@code KIND:PATH[#x]}.
  *
- * <p>Curator's locks belong to threads, so every owner (a path and a suffix) has a thread, and its
- * commands run there in order. {@code read:P} and {@code write:P} of one suffix are one owner, so
- * they share a thread, and a command of the one waits for a running command of the other.
+ * <p>Curator's locks belong to threads, so every owner (a path and a suffix) has a thread, and its commands run there
+ * in order. {@code read:P} and {@code write:P} with the same suffix are one owner, so they share a thread, and a
+ * command for one waits for a running command for the other.
  *
  * <p>Curator's behaviour is kept, including the cases in which docent does better: an acquire by an owner whose
  * hold was lost is re-entrant and returns at once (that hold stays lost: {@code held} says false).
@@ -39,13 +39,13 @@ final class CuratorLocks {
     private final CuratorPeer peer;
     private final CuratorFramework client;
 
-    /** How often the session was lost, to notice a loss during an acquire. */
+    /** The number of lost sessions, which reveals a loss during an acquire. */
     private final AtomicLong losses = new AtomicLong();
 
-    /** By name with suffix. Only the reading thread adds. */
+    /** By name with suffix. Only the thread that reads commands adds handles. */
     private final Map<String, Handle> handles = new ConcurrentHashMap<>();
 
-    /** By kind and path: what handles that differ only by suffix share. */
+    /** By kind and path: handles that differ only by suffix share a lock. */
     private final Map<String, Lock> locks = new ConcurrentHashMap<>();
 
     /** Curator's read/write locks by path: one for both kinds of handles. */
@@ -58,7 +58,7 @@ final class CuratorLocks {
         this.client = peer.client;
     }
 
-    /** In the listener's thread. */
+    /** Runs in the listener's thread. */
     void sessionLost() {
         losses.incrementAndGet();
         handles.values().forEach(Handle::lose);
@@ -85,7 +85,7 @@ final class CuratorLocks {
                 }));
             }
             case "cancel" -> {
-                // Here, not in the owner's thread: that is busy with the work to cancel.
+                // In this thread: the owner's thread is busy with the work to cancel.
                 Acquire acquire = handle(words[2]).unanswered.peek();
                 if (acquire != null) {
                     acquire.cancel();
@@ -103,7 +103,7 @@ final class CuratorLocks {
         }
     }
 
-    /** In the owner's thread. */
+    /** Runs in the owner's thread. */
     private String run(Handle handle, String[] words) throws Exception {
         switch (words[1]) {
             case "release" -> handle.release();
@@ -200,7 +200,7 @@ final class CuratorLocks {
         final Lock lock;
         final ExecutorService owner;
 
-        /** Read and not answered, oldest first: what {@code cancel} looks for. */
+        /** The acquires without a reply, oldest first: {@code cancel} takes the first. */
         final Deque<Acquire> unanswered = new ConcurrentLinkedDeque<>();
 
         private final Deque<Hold> holds = new ArrayDeque<>();
@@ -223,7 +223,7 @@ final class CuratorLocks {
             try {
                 lock.release(newest());
             } catch (IllegalStateException | IllegalMonitorStateException e) {
-                // Was not held at all: nothing changes.
+                // The lock was not held, so nothing changes.
                 throw e;
             } catch (Exception e) {
                 forget();
@@ -232,7 +232,7 @@ final class CuratorLocks {
             forget();
         }
 
-        /** The end of a hold that is not wanted any more, whatever comes of it: Curator has no other way. */
+        /** Releases a hold and ignores the outcome: Curator has no other way to drop a hold. */
         void drop(String id) {
             boolean isHeld = newest() != null;
             peer.say(id + (isHeld ? " ok" : " err IllegalMonitorState nothing is held"));
@@ -241,7 +241,7 @@ final class CuratorLocks {
                     release();
                 }
             } catch (Exception e) {
-                // As the end of a guard, it is nobody's.
+                // The error is ignored, as when a guard is dropped.
             }
         }
 
@@ -282,7 +282,7 @@ final class CuratorLocks {
             return hold;
         }
 
-        /** In the listener's thread: reports once every hold that ended with the session. */
+        /** Runs in the listener's thread. Reports each hold that ended with the session, once. */
         synchronized void lose() {
             for (Hold hold : holds) {
                 if (!hold.lost) {
@@ -304,7 +304,7 @@ final class CuratorLocks {
         }
     }
 
-    /** One acquire from the line it was read from to its answer. */
+    /** An acquire, from its command line to its reply. */
     private final class Acquire implements CuratorPeer.Command {
         private final Handle handle;
         private final Long ms;
@@ -352,7 +352,7 @@ final class CuratorLocks {
                 throw e;
             }
             if (!end()) {
-                // Both happened; the answer has to be one of them, and the lock must follow it.
+                // The lock was acquired, but the reply is that of the cancellation: release it.
                 if (lease != null) {
                     handle.lock.release(new Hold(lease));
                 }
@@ -372,16 +372,16 @@ final class CuratorLocks {
 
     // ---- locks
 
-    /** What the handles of one lock need; methods run in an owner's thread. */
+    /** A lock that handles share; its methods run in an owner's thread. */
     private abstract class Lock {
-        /** Null when the time was up. */
+        /** Null after a timeout. */
         abstract Lease acquire(Long ms) throws Exception;
 
         abstract void release(Hold hold) throws Exception;
 
         abstract boolean isHeld();
 
-        /** The path of the node that is the hold. */
+        /** The path of the hold's node. */
         abstract String node(Lease lease) throws Exception;
 
         abstract Collection<String> participants() throws Exception;
@@ -431,7 +431,7 @@ final class CuratorLocks {
 
         @Override
         String node(Lease lease) throws Exception {
-            // Protected, and the read and write locks' classes are not ours to extend.
+            // The method is protected, and the classes of the read and write locks cannot be extended.
             Method method = InterProcessMutex.class.getDeclaredMethod("getLockPath");
             method.setAccessible(true);
             return (String) method.invoke(lock);
@@ -472,7 +472,7 @@ final class CuratorLocks {
             if (hold == null) {
                 throw new IllegalMonitorStateException("no lease is held");
             }
-            // As returnLease, which would hide an error.
+            // Does the same as returnLease, which would hide an error.
             hold.lease.close();
         }
 
@@ -524,7 +524,7 @@ final class CuratorLocks {
         }
     }
 
-    /** A part in an election, from an acquire to a release. */
+    /** A participation in an election, from an acquire to a release. */
     private final class LatchLock extends Lock {
         private final String path;
         private LeaderLatch latch;
@@ -576,7 +576,7 @@ final class CuratorLocks {
                 .toList();
     }
 
-    /** Stands for success where Curator has no lease to give. */
+    /** Stands for success where Curator returns no lease. */
     private static final Lease NO_LEASE = new Lease() {
         @Override
         public void close() {}

@@ -24,8 +24,8 @@ import org.apache.zookeeper.ZooKeeper;
 import org.apache.zookeeper.data.Stat;
 
 /**
- * A peer around real Curator: the twin of the examples {@code lock_peer} and {@code recipe_peer}, with the verbs that the
- * tests need, speaking the same lines, so that clients in two languages use one node and are compared.
+ * A peer that uses real Curator: the counterpart of the examples {@code lock_peer} and {@code recipe_peer}, with the
+ * same lines and the verbs that the tests need. So clients in two languages can use one node and be compared.
  *
  * <pre>
  * java CuratorPeer CONNECT [SESSION_MS [RETRIES]]
@@ -34,9 +34,9 @@ import org.apache.zookeeper.data.Stat;
  * out:  ID ok [RESULT]   ID false   ID err KIND TEXT   ! EVENT
  * </pre>
  *
- * <p>{@code create}, {@code set}, {@code get}, {@code syncget}, {@code fencedget} and {@code guarded} use ZooKeeper's own client:
- * Curator would repeat a write whose outcome is unknown. {@code make}, {@code write}, {@code read} and {@code remove} are
- * Curator's. With {@code LOCK_PEER_TIMES} lines have times, as those of {@code lock_peer}.
+ * <p>{@code create}, {@code set}, {@code get}, {@code syncget}, {@code fencedget} and {@code guarded} use ZooKeeper's
+ * own client: Curator would repeat a write whose outcome is unknown. {@code make}, {@code write}, {@code read} and
+ * {@code remove} use Curator. With {@code LOCK_PEER_TIMES}, lines have times, like those of {@code lock_peer}.
  */
 public final class CuratorPeer {
     static final boolean HAS_TIMES = System.getenv("LOCK_PEER_TIMES") != null;
@@ -70,7 +70,7 @@ public final class CuratorPeer {
                 .connectionTimeoutMs(3000)
                 .retryPolicy(new RetryNTimes(retries, 100))
                 .defaultData(bytes("10.0.0.1"))
-                // Its reads of the configuration are no part of any recipe.
+                // The tracker's reads of the configuration belong to no recipe.
                 .ensembleTracker(false)
                 .build();
         locks = new CuratorLocks(this);
@@ -104,12 +104,12 @@ public final class CuratorPeer {
     }
 
     private void close() {
-        // Without a server, closing a session can take long; our parent may be gone by now.
+        // Without a server, closing a session can take long; the parent process may be gone by now.
         daemon(() -> {
             try {
                 TimeUnit.SECONDS.sleep(10);
             } catch (InterruptedException e) {
-                // As good as the end of the wait.
+                // Treated like the end of the wait.
             }
             Runtime.getRuntime().halt(1);
         }).start();
@@ -128,7 +128,7 @@ public final class CuratorPeer {
             try {
                 say("! ready " + session());
             } catch (Exception e) {
-                // The session went as it came; the next state says so.
+                // The session is lost already; the next state reports it.
             }
         } else if (now == ConnectionState.LOST) {
             locks.sessionLost();
@@ -149,12 +149,12 @@ public final class CuratorPeer {
 
     // ---- commands
 
-    /** What a command does; its result, or null when the time was up. */
+    /** A command. Its result is null after a timeout. */
     interface Command {
         String run() throws Exception;
     }
 
-    /** An answer of its own kind. */
+    /** An error with a kind of its own. */
     static final class Refusal extends Exception {
         private static final long serialVersionUID = 1;
 
@@ -203,7 +203,7 @@ public final class CuratorPeer {
         };
     }
 
-    /** Reads, behind a fence if there is one, in one session. */
+    /** Reads in one session, after a fence if the verb has one. */
     private String fenced(String[] words) throws Exception {
         ZooKeeper keeper = zooKeeper();
         long session = keeper.getSessionId();
@@ -228,7 +228,7 @@ public final class CuratorPeer {
         return stat.getVersion() + " " + stat.getMzxid();
     }
 
-    /** An error says whether the write may have been applied: only a server's refusal says that it was not. */
+    /** Adds to an error whether the write may have been applied: only a refusal by the server rules it out. */
     static String write(Command command) throws Exception {
         try {
             return command.run();
@@ -285,7 +285,7 @@ public final class CuratorPeer {
                 : e.getClass().getSimpleName().replaceFirst("Exception$", "");
     }
 
-    /** A whole line, at once; none after the last. */
+    /** Writes a whole line at once, and nothing after the last one. */
     synchronized void say(String line) {
         if (!isClosed) {
             output.print((HAS_TIMES ? "@" + System.nanoTime() + " " : "") + line + "\n");

@@ -18,7 +18,7 @@ import org.apache.curator.x.discovery.details.JsonInstanceSerializer;
 import org.apache.curator.x.discovery.strategies.RoundRobinStrategy;
 
 /**
- * The service discovery of {@link CuratorPeer}, one a process: the handle {@code disc:BASE}.
+ * The service discovery of {@link CuratorPeer}, one per process: the handle {@code disc:BASE}.
  *
  * <pre>
  * dsample HANDLE ID PAYLOAD   registers an instance of "web" with a Java payload:
@@ -154,7 +154,7 @@ public final class CuratorServices {
         }
     }
 
-    /** As the serializer of every member writes it. */
+    /** Reads an instance and writes it again with all members. */
     private String read(String json) {
         ServiceInstance<Object> instance;
         try {

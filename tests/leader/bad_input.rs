@@ -85,7 +85,7 @@ async fn data_that_is_too_large_is_refused_once(fixture: Fixture) {
     let node = PersistentNode::start(&a, &path, CreateMode::Ephemeral, huge).unwrap();
     assert_names(&refusal(node.created()).await, ErrorKind::RequestTooLarge, &path);
     assert_eq!(fixture.sent("A", before), []);
-    // It is tried again with other data.
+    // The create is tried again with other data.
     node.set_data("small");
     within_deadline("the node", node.created()).await.unwrap();
 }
@@ -128,7 +128,7 @@ async fn an_election_that_cannot_be_listed_is_left(fixture: Fixture) {
     fixture.children(&fixture.path, 0).await;
 }
 
-/// Nodes that everybody may delete, and none may read or write.
+/// Nodes that everybody may delete, and that nobody may read or write.
 #[derive(Debug)]
 struct Unreadable;
 
@@ -245,7 +245,6 @@ async fn a_touch_that_is_refused_is_reported_once(fixture: Fixture) {
     assert!(within_deadline("the end", events.next()).await.is_none());
 }
 
-/// A server without nodes that have a time to live.
 // Case (Leader election and kept nodes): servers without nodes with a time to live.
 #[tokio::test]
 async fn a_server_without_times_to_live_is_reported_once() {
@@ -290,7 +289,7 @@ async fn leaders_and_kept_nodes_need_no_containers() {
     assert!(a.exists(&path).await.unwrap().is_none());
 }
 
-/// No retry creates a chroot. Taken for a deleted parent, it would be waited for without end.
+/// No retry creates a chroot: if a missing chroot counted as a deleted parent, the retries would never end.
 // Case (Found in docent itself): recipes took a chroot that does not exist for a parent that was
 // deleted: an election, a kept node and `run` of a selector retried without end, a double barrier
 // without a pause.

@@ -44,7 +44,7 @@ async fn a_view_follows_the_group(fixture: Fixture) {
     shows(&mut view, &[("a", "1"), ("b", "2")]).await;
     first.set_this_data("2");
     shows(&mut view, &[("a", "2"), ("b", "2")]).await;
-    // A wait that is dropped loses nothing.
+    // A dropped wait loses no change.
     let waiting = tokio::time::timeout(ms(10), view.next());
     assert!(waiting.await.is_err(), "no change");
     second.leave().await.unwrap();
@@ -80,7 +80,7 @@ async fn a_view_outlasts_cuts_and_sessions(fixture: Fixture) {
     assert!(within_deadline("the end", view.next()).await.is_none());
 }
 
-/// The first reply is held back until the other members are asked for.
+/// The first reply is delayed until the reads of the other members have been sent.
 async fn the_members_are_read_at_once(fixture: Fixture) {
     let (a, _a) = fixture.client("A").await;
     let (b, _b) = fixture.client("B").await;

@@ -1,4 +1,4 @@
-//! Elections and groups with both docent and Curator in them. Source of the other side:
+//! Elections and groups that docent and Curator share. Source of the other side:
 //! `tests/java/CuratorElections.java`.
 
 use super::*;
@@ -7,10 +7,10 @@ use crate::support::{
     real::{real_server, unique_path},
 };
 
-/// Terms of each side.
+/// The number of terms of each side.
 const TERMS: usize = 200;
 
-/// A peer of ours and one of Curator's on the real server; `None` if there is none.
+/// A docent peer and a Curator peer on the real server; `None` if a requirement is missing.
 async fn peers() -> Option<(Peer, Peer)> {
     let (connect, true) = (real_server()?, Side::Java.is_available()) else { return None };
     let options = Options { session: Duration::from_secs(10), retries: 5 };
@@ -54,7 +54,7 @@ async fn latches_of_both_lead_in_turn() {
     theirs.close().await;
 }
 
-/// Two selectors that queue again after each term take turns.
+/// Two selectors that enter the queue again after each term take turns.
 #[tokio::test]
 async fn selectors_of_both_take_turns() {
     let Some((ours, theirs)) = peers().await else { return };

@@ -49,7 +49,7 @@ async fn a_latch_leads_and_has_a_token(fixture: Fixture) {
     let token = leadership.cancellation_token();
     let before = fixture.tap.len();
     let closing = latch.close();
-    // In the call itself, before the delete is sent.
+    // The leadership ends in the call itself, before the delete is sent.
     assert!(!leadership.is_held() && token.is_cancelled());
     assert!(latch.current_leadership().is_none());
     within_deadline("the close", closing).await.unwrap();
@@ -133,7 +133,8 @@ async fn a_write_of_a_former_leader_is_refused(fixture: Fixture) {
     assert_eq!(&*a.get_data(&at).await.unwrap().data, b"1");
 }
 
-/// On several threads, the task may run while the call to `close` does: between the end of the leadership and the rest.
+/// With several threads, the latch's task may run during the call of `close`: after the end of the leadership, and
+/// before the rest.
 // Case (Found in docent itself): the close of a latch ended its leadership first; on several
 // threads, the task listed the queue before the rest of the close, and a silent close notified its
 // listeners.
@@ -155,8 +156,8 @@ async fn a_close_on_another_thread_sends_only_the_delete_and_is_silent() {
     }
 }
 
-/// A runtime that closes the latch when it is given a task while the latch has a node: between the claim of a leadership
-/// and its publication, the task that renews its bound.
+/// A runtime that closes the latch when a task is spawned while the latch has a node. This is the task that renews the
+/// bound: it is spawned between the claim of a leadership and its publication.
 #[derive(Debug)]
 struct ClosesTheLatch {
     handle: Handle,
@@ -181,14 +182,14 @@ impl Runtime for ClosesTheLatch {
         let Some(leads) = self.leads_after_close.lock().unwrap().take() else { return };
         drop(latch.close());
         let latch = latch.clone();
-        // After this poll of the latch's task, and before its next one.
+        // Runs after this poll of the latch's task, and before the next one.
         self.handle.spawn(async move {
             leads.send(latch.current_leadership().is_some()).unwrap();
         });
     }
 }
 
-/// A leadership that was claimed before the close, and is published after it.
+/// The leadership is claimed before the close, and would be published after it.
 // Case (Found in docent itself): a leadership began after the call of `LeaderLatch::close`, for a
 // moment: its claim had passed the check for a close that was not yet there.
 #[tokio::test]

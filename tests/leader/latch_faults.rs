@@ -1,4 +1,4 @@
-//! Latches whose nodes, requests, connections or sessions are lost. Ln: the defects of Curator in `docs/CURATOR.md`.
+//! Latches whose nodes, requests, connections or sessions are lost. Ln: a defect of Curator in `docs/CURATOR.md`.
 
 use docent::{ConnectionState, leader::ConnectionStateErrorPolicy};
 
@@ -21,7 +21,7 @@ async fn next(changes: &mut Events<LeadershipChange>) -> Option<LeadershipChange
     within_deadline("a change", changes.next()).await
 }
 
-/// Options whose retries come after the test.
+/// Options whose first retry comes long after the test.
 fn rare_retries() -> LeaderOptions {
     let policy = docent::retry::RetryNTimes::new(10, DEADLINE * 10);
     docent::LockOptions::default().with_retry_policy(policy).into()
@@ -60,14 +60,14 @@ async fn a_listener_hears_of_the_loss_during_the_pause_of_a_retry(fixture: Fixtu
     tap.cut();
     let is_listing = |r: &Record| &*r.client == "A" && r.is_request(OpCode::GetChildren2);
     fixture.tap.subscribe_from(before).until(DEADLINE, is_listing).await.unwrap();
-    // The next listing follows in some minutes.
+    // The next listing would follow minutes later.
     tap.kill_session(DEADLINE).await.unwrap();
     within_deadline("the loss", leadership.lost()).await;
     assert!(matches!(next(&mut changes).await, Some(LeadershipChange::NotLeader)));
     drop(latch);
 }
 
-/// L27, N3: in Curator, the delete goes to a path with the namespace twice.
+/// L27, N3: Curator sends the delete with the namespace twice in the path.
 #[tokio::test]
 async fn in_a_namespace_the_node_of_a_former_session_is_deleted() {
     let (fixture, _server) = without_expiry().await;

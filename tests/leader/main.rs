@@ -1,4 +1,4 @@
-//! Tests of the leader recipes, each run on the embedded server and on a real one where it can be.
+//! Tests of the leader recipes, each on the embedded server and, where possible, on a real one.
 
 #[macro_use]
 extern crate docent_tests as support;
@@ -31,7 +31,7 @@ use std::{sync::Arc, time::Duration};
 use support::{fixture::Fixture, ms};
 use tokio::sync::oneshot;
 
-/// Enough retries for every fault of these tests.
+/// The retries are enough for every fault of these tests.
 fn options() -> LeaderOptions {
     lock_options().into()
 }

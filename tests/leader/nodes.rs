@@ -1,5 +1,5 @@
 //! Kept nodes. Tests ported from Curator's `TestPersistentNode`, `TestPersistentEphemeralNode` and
-//! `TestPersistentTtlNode` have the Java name above them. Ln: the defects of Curator in `docs/CURATOR.md`.
+//! `TestPersistentTtlNode` have the Java name above them. Ln: a defect of Curator in `docs/CURATOR.md`.
 
 use super::*;
 
@@ -28,14 +28,14 @@ pub(super) async fn next(events: &mut Events<NodeEvent>) -> NodeEvent {
     within_deadline("an event", events.next()).await.unwrap()
 }
 
-/// A client with a path whose parent exists.
+/// A client, its tap, and a path whose parent exists.
 pub(super) async fn client(fixture: &Fixture) -> (Client, TapClient, String) {
     let (a, tap) = fixture.client("A").await;
     fixture.create_path(&a).await;
     (a, tap, format!("{}/n", fixture.path))
 }
 
-/// L4, of kept nodes.
+/// L4, for kept nodes.
 // Case (Leader election and kept nodes): a close before there is a reply to the create.
 // Case (Found in docent itself): a kept node that was closed before the reply to its create stayed,
 // for ever if it was persistent; a latch, or a protected kept node, said that its node was deleted.
@@ -61,8 +61,8 @@ async fn a_close_without_a_reply_to_the_create_deletes_the_node(fixture: Fixture
     }
 }
 
-/// A client that is being closed refuses requests before it has ended. Repeated at once, they would leave this thread no
-/// time for anything else.
+/// A client that is being closed refuses requests before it has ended. If a refused request were repeated at once, this
+/// thread would have no time for anything else.
 // Case (Found in docent itself): a kept node kept a thread busy while its client closed: a refused
 // write was repeated at once.
 async fn a_closing_client_ends_its_kept_nodes(fixture: Fixture) {
@@ -76,7 +76,7 @@ async fn a_closing_client_ends_its_kept_nodes(fixture: Fixture) {
         async move { a.close().await }
     });
     eventually("a refusal", async || {
-        // Before the close has begun, there is no reply.
+        // Before the close begins, the request gets no reply.
         let refused = tokio::time::timeout(ms(20), a.exists(&path)).await.ok()?.err()?;
         (refused.kind() == ErrorKind::Closed).then_some(())
     })
@@ -111,13 +111,14 @@ async fn a_node_with_a_time_to_live_is_touched_and_stays_after_the_close(fixture
     assert_eq!(&*a.get_data(&touch).await.unwrap().data, b"10.0.0.1");
     node.close().await.unwrap();
     assert!(a.exists(&path).await.unwrap().is_some());
-    // An earlier run's node is adopted.
+    // A node of an earlier run is adopted.
     let again = PersistentTtlNode::start_with(&a, &path, ttl, "v2", options()).unwrap();
     within_deadline("the node", again.created()).await.unwrap();
     within_deadline("the write", again.written()).await.unwrap();
 }
 
-/// Each write wakes the kept node, which waits for the end of the other one. That costs it no time after the deletion.
+/// Each write wakes the kept node, which waits until the other client's node is deleted. These wake-ups must not delay
+/// the takeover after the deletion.
 // Case (Found in docent itself): a kept node that waited behind another client's node took over
 // late if that one was written often, and its calls failed although the path was free.
 #[tokio::test]

@@ -51,8 +51,8 @@ async fn the_own_node_is_recognized_behind_a_follower_that_lags() {
     }
 }
 
-/// The server shows the node that another client has replaced while a write had no reply. A leader does so behind a `sync`,
-/// too: it takes that of its own client for a read.
+/// The server still shows a node that another client replaced while a write had no reply. A lagging leader does so even
+/// after a `sync`: it handles a `sync` of its own client like a read.
 async fn a_repeated_write_does_not_trust_a_server_that_lags(leads: bool) {
     let cluster = TestingCluster::start(3).await.unwrap();
     let leader = cluster.leader().unwrap();
@@ -102,8 +102,8 @@ async fn a_repeated_write_does_not_trust_a_leader_that_lags() {
     a_repeated_write_does_not_trust_a_server_that_lags(true).await;
 }
 
-/// The search for missing parents has found the node above them, which is removed before they are created, as a server
-/// removes a container without children.
+/// The search for missing parents finds the node above them, which is removed before they are created, as a server
+/// removes an empty container.
 // Case (Found in docent itself): parents were not created when the server removed one of them, a
 // container without children, after it had been looked for: a kept node or an instance stayed
 // missing until the next reconnect.

@@ -8,7 +8,7 @@ on_both_servers! {
     a_write_completes_once_its_node_exists
 }
 
-/// The refusal of a write arrives after other data was set, which can be written.
+/// The refusal of a write arrives after other data was set, and the other data can be written.
 // Case (Found in docent itself): a kept node: the refusal of earlier data, arriving late, was
 // reported for data that was then written.
 async fn a_refused_write_does_not_fail_a_later_one(fixture: Fixture) {
@@ -32,7 +32,7 @@ async fn a_refused_write_does_not_fail_a_later_one(fixture: Fixture) {
     fixture.tap.end_delays();
     within_deadline("the write", written).await.unwrap().unwrap();
     assert_eq!(&*a.get_data(&path).await.unwrap().data, b"v3");
-    // The later data takes the place of the earlier one.
+    // The wait for the earlier data completes with the write of the later data.
     within_deadline("the write", refused).await.unwrap();
     while !matches!(next(&mut events).await, NodeEvent::Failed(error) if error.kind() == ErrorKind::NoAuth)
     {
@@ -60,7 +60,7 @@ async fn a_write_completes_once_its_node_exists(fixture: Fixture) {
     fixture.tap.end_delays();
     within_deadline("the write", written).await.unwrap();
     assert!(observer.exists(&path).await.unwrap().is_some());
-    // The same in a new session, in which the node of the one before is gone.
+    // The same in a new session, in which the node of the previous session is gone.
     let (before, session) = (node.czxid(), a.session().unwrap().session_id());
     tap.kill_session(DEADLINE).await.unwrap();
     eventually("a new session", async || (a.session()?.session_id() != session).then_some(()))

@@ -16,7 +16,8 @@ fn selector(fixture: &Fixture, client: &Client, id: &str) -> LeaderSelector {
 
 type Running = tokio::task::JoinHandle<Result<Term<u32>, docent::Error>>;
 
-/// A selector that runs one term in a task: the leadership, and what ends the term.
+/// Runs one term of a selector in a task. Returns the leadership, the sender that ends the term,
+/// and the task.
 fn one_term(
     selector: &LeaderSelector,
 ) -> (oneshot::Receiver<Leadership>, oneshot::Sender<u32>, Running) {
@@ -57,7 +58,7 @@ async fn an_idle_leader_and_its_waiter_send_nothing(fixture: Fixture) {
     has_watches(&b, 1).await;
     eventually("A is idle", async || (pending_and_watches(&a).0 == 0).then_some(())).await;
     let before = fixture.tap.len();
-    // The time of two pings of each: two thirds of the session timeout.
+    // The time of two pings of each client: two thirds of the session timeout.
     for label in ["A", "B"] {
         let mut records = fixture.tap.subscribe_from(before);
         for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! Rules of every exclusive lock. Source: `TestInterProcessMutexBase`.
+//! Rules that hold for every exclusive lock. Source: `TestInterProcessMutexBase`.
 
 use super::*;
 

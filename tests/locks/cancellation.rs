@@ -123,8 +123,8 @@ async fn a_guard_is_dropped_outside_a_runtime_and_in_a_panic(fixture: Fixture) {
     wait_until_settled(&fixture, &client, &paths).await;
 }
 
-/// The holder releases once the waiter waits, or has ended, so that all steps of an acquire are covered, with each kind
-/// of waiting.
+/// The holder releases once the waiter waits or has ended, so all steps of an acquire are covered, for each kind of
+/// wait.
 async fn a_waiter_of_every_lock_is_dropped_at_every_poll(fixture: Fixture) {
     let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let at = |name: &str| format!("{}/{name}", fixture.path);
@@ -153,7 +153,7 @@ async fn a_waiter_of_every_lock_is_dropped_at_every_poll(fixture: Fixture) {
     }
 }
 
-/// Dropped during the search for its node and the second create.
+/// The acquire is dropped during the search for its node and during the second create.
 async fn an_acquire_whose_create_is_lost_is_dropped_at_every_poll(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let mutex = mutex(&fixture, &client);
@@ -171,7 +171,7 @@ async fn an_acquire_whose_create_is_lost_is_dropped_at_every_poll(fixture: Fixtu
     }
 }
 
-/// As `?` in `main` does: guard, lock and client are dropped, and then the runtime; or a task owns them, and they are
+/// Like a `?` in `main`: guard, lock and client are dropped, and then the runtime; or a task owns them, and they are
 /// dropped with the runtime.
 async fn a_program_that_returns_early_releases_its_lock(fixture: Fixture) {
     for round in 0..20 {

@@ -21,7 +21,7 @@ fn fill(client: &Client) -> Vec<docent::client::Response<docent::Node>> {
     (0..32).map(|_| client.get_data("/")).collect()
 }
 
-/// Advances the clock by a time in which the background could send something.
+/// Advances the clock by a time in which a background task could send something.
 async fn skip(time: Duration) {
     tokio::time::pause();
     tokio::time::sleep(time).await;
@@ -133,7 +133,7 @@ async fn a_throttled_clean_up_is_repeated() {
     drop(guard);
     wait_for_delete_after(&fixture, &client, 3).await;
 
-    // Released: the caller gets the error, and the background deletes the node.
+    // Released: the caller receives the error, and a background task deletes the node.
     let guard = mutex.acquire().await.unwrap();
     server.throttle(2);
     let released = guard.release().await;
@@ -150,7 +150,7 @@ async fn a_throttled_clean_up_is_repeated() {
     wait_for_delete_after(&fixture, &client, 9).await;
 }
 
-/// The majority has not seen the write before the search, so creates before it may not be settled (ZOOKEEPER-1675).
+/// The write before the search was refused, so earlier creates may not be settled (ZOOKEEPER-1675).
 // Case (Found in docent itself): no test held these rules: a search is repeated when the write
 // before it was refused before the majority saw it; the timeout of a multi lock is counted by the
 // clock of its locks' client; the participants and the path of a semaphore mutex, and what locks
@@ -167,7 +167,7 @@ async fn a_search_behind_a_throttled_write_is_repeated() {
     let error = within_deadline("acquire", mutex.acquire()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
     let before = fixture.tap.len();
-    // The write, and not the listing behind it.
+    // Refuses the write, but not the listing after it.
     server.throttle(1);
     tap.accept().await.unwrap();
     let mut records = fixture.tap.subscribe_from(before);
@@ -275,7 +275,7 @@ async fn a_forbidden_delete_is_repeated_until_it_is_allowed() {
         })
         .await
         .unwrap();
-    // The background does not outlive the client.
+    // The background task does not outlive the client.
     client.close().await.unwrap();
     let sent = client.metrics().requests;
     skip(ms(60_000)).await;
@@ -312,8 +312,8 @@ async fn a_clean_up_on_a_read_only_server_keeps_no_client_beyond_its_session() {
         read_only_mode_enabled: true,
         ..server::Config::default()
     };
-    // The guard is dropped in the last session of the quorum, or in the session of the read-only server. The last handle
-    // of the client is dropped at once, or while the clean-up waits for another server.
+    // The guard is dropped in the last session of the quorum, or in the session of the read-only server. The last
+    // handle of the client is dropped at once, or while the clean-up waits for another server.
     for (is_late, is_waiting) in [(false, false), (true, false), (true, true)] {
         let cluster = TestingCluster::start_with(config.clone()).await.unwrap();
         let client = Config::new(&cluster.connect_string())

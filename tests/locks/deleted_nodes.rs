@@ -18,7 +18,7 @@ on_both_servers! {
     a_watched_guard_keeps_no_client
 }
 
-/// The reads with watch of a path, since a position in the trace.
+/// The number of reads of a path that set a watch, since a position in the trace.
 fn reads(fixture: &Fixture, since: u64, path: &str) -> usize {
     let trace = fixture.tap.trace().since(since);
     let is_read =
@@ -76,7 +76,7 @@ async fn a_deleted_node_ends_the_hold_of_every_lock(fixture: Fixture) {
     for _ in parts {
         guards.push(("multi", multi.acquire().await.unwrap()));
         let (kind, guard) = guards.pop().unwrap();
-        // The nodes of a multi lock one after the other.
+        // For a multi lock, each of its nodes in turn.
         let part = guards.iter().filter(|(kind, _)| *kind == "multi").count() % parts.len();
         let token = guard.cancellation_token();
         let path = guard.paths().nth(part).unwrap().to_owned();
@@ -98,7 +98,7 @@ async fn a_deleted_node_ends_the_hold_of_every_lock(fixture: Fixture) {
     assert_eq!(client.metrics().watches, 0, "no watch is left");
 }
 
-/// A holder that calls neither method sends Curator's requests.
+/// A holder that calls neither `lost` nor `cancellation_token` sends the same requests as in Curator.
 async fn without_a_watch_nothing_is_sent_and_a_deletion_is_not_seen(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
@@ -134,7 +134,7 @@ async fn the_watch_is_set_once_for_a_hold(fixture: Fixture) {
         }
     }
     has_watches(&client, 1).await;
-    // A guard that ends leaves the watch to the other one.
+    // The end of one guard leaves the watch to the other one.
     first.release().await.unwrap();
     assert!(!second.cancellation_token().is_cancelled());
     assert_eq!(reads(&fixture, before, &path), 1);
@@ -196,7 +196,7 @@ async fn a_node_deleted_during_an_outage_ends_the_hold(fixture: Fixture) {
     }
 }
 
-/// The `czxid` distinguishes the nodes: their path is the same, and their session may be.
+/// The `czxid` distinguishes the nodes: they have the same path, and may have the same session.
 async fn a_node_created_in_its_place_ends_the_hold(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
@@ -239,7 +239,7 @@ async fn a_node_created_in_place_of_one_that_was_found_ends_the_hold(fixture: Fi
     }
 }
 
-/// Once it is known that the node is another client's, by `lost` or by `fencing_token`.
+/// The holder knows from `lost` or `fencing_token` that the node is another client's.
 // Case (Found in docent itself): a release deleted the node that another client had created at the
 // path of the lock node, although the holder knew that its own was deleted.
 async fn a_release_leaves_another_clients_node_in_its_place(fixture: Fixture) {
@@ -263,14 +263,14 @@ async fn a_release_leaves_another_clients_node_in_its_place(fixture: Fixture) {
         } else {
             guard.release().await.unwrap()
         }
-        // Behind the requests of the release, if there are any.
+        // This reply follows those to the requests of the release, if there are any.
         client.exists("/").await.unwrap();
         assert!(operator.exists(&path).await.unwrap().is_some(), "{is_dropped} {by_token}");
         operator.delete(&path, None).await.unwrap();
     }
 }
 
-/// Also when the release overtakes the reply to the read. The deletion is the holder's own: it is not reported.
+/// Even if the release is sent before the reply to the read arrives. The holder's own deletion is not reported.
 async fn a_release_leaves_no_watch(fixture: Fixture) {
     let (client, tap) = fixture.client("A").await;
     // Creates the parents.
@@ -310,7 +310,7 @@ async fn a_release_leaves_no_watch(fixture: Fixture) {
     }
 }
 
-/// The read that sets the watch is lost, or not allowed for a while; or the application removes all watches of the path.
+/// The read that sets the watch is lost or forbidden for a while, or the application removes all watches of the path.
 async fn a_watch_that_is_not_set_is_set_later(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
@@ -349,12 +349,12 @@ async fn a_dropped_wait_for_the_loss_leaves_the_watch(fixture: Fixture) {
     eventually("the deletion is known", async || (!guard.is_held()).then_some(())).await;
 }
 
-/// It has a watch already, for the revocation.
+/// A revocable lock already has a watch, for the revocation.
 async fn a_revocable_lock_notices_without_another_request(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
     let ours = mutex(&fixture, &client);
-    // The second time, the watch was set again behind a write.
+    // In the second round, a write has triggered the watch, and it was set again.
     for is_written in [false, true] {
         ours.make_revocable(|| {});
         let guard = ours.acquire().await.unwrap();
@@ -386,7 +386,7 @@ async fn a_watched_guard_keeps_no_client(fixture: Fixture) {
         if is_watched {
             watch(&fixture, &client, &guard).await;
         } else {
-            // The read fails again and again.
+            // The read fails each time.
             fixture.tap.inject(Fault::drop_before(OpCode::GetData).of("A").times(u32::MAX));
             let before = fixture.tap.len();
             let token = guard.cancellation_token();
@@ -401,7 +401,7 @@ async fn a_watched_guard_keeps_no_client(fixture: Fixture) {
     }
 }
 
-/// An overloaded server (3.7 and later) refuses the read, and a full queue does.
+/// An overloaded server (3.7 and later) refuses the read, and so does a full queue.
 #[tokio::test]
 async fn a_read_that_is_refused_is_repeated() {
     let server = TestingServer::start().await.unwrap();

@@ -77,8 +77,8 @@ fn parent(path: &str) -> String {
     path.rsplit_once('/').unwrap().0.to_owned()
 }
 
-/// testCreatingParentsWithConcurrentClose and similar ones: closed at every poll, the client completes the acquire, and
-/// the end of its session deletes its nodes.
+/// testCreatingParentsWithConcurrentClose and similar tests: a client that is closed after any number of polls
+/// completes the acquire, and the end of its session deletes its nodes.
 async fn closing_a_client_completes_every_acquire(fixture: Fixture) {
     for polls in 1.. {
         let (client, _tap) = fixture.client(&format!("C{polls}")).await;
@@ -137,7 +137,7 @@ async fn no_lock_leaves_a_watch_behind(fixture: Fixture) {
     locks.push(("reader", Arc::new(pair.read_lock().clone())));
     for (_, lock) in locks {
         let guard = lock.acquire().await.unwrap();
-        // A waiter, one that is cancelled, and one that times out.
+        // A waiter, a cancelled acquire, and one that times out.
         let [waits, cancelled] = [(); 2].map(|()| {
             let lock = Arc::clone(&lock);
             tokio::spawn(async move { lock.acquire().await })

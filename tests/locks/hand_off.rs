@@ -7,7 +7,6 @@ on_both_servers! {
 }
 
 const WAITERS: usize = 1000;
-/// The number of hand-offs.
 const HAND_OFFS: usize = 20;
 
 async fn a_hand_off_wakes_one_of_a_thousand_waiters(fixture: Fixture) {

@@ -382,7 +382,7 @@ async fn children(peer: &Peer, path: &str, count: usize) -> Vec<String> {
     eventually(&what, ask).await
 }
 
-/// What the checker of these tests reports, and what it accepts.
+/// Histories that the checker of these tests reports, and histories that it accepts.
 #[test]
 fn the_history_catches_overlaps_and_tokens_that_do_not_grow() {
     let start = Instant::now();
@@ -395,7 +395,7 @@ fn the_history_catches_overlaps_and_tokens_that_do_not_grow() {
                 mode,
                 token: Some(token),
                 acquired: start + Duration::from_millis(acquired),
-                // The last one is never over.
+                // The last hold never ends.
                 releasing: (end < 99).then(|| start + Duration::from_millis(end)),
             });
         }

@@ -1,7 +1,7 @@
 //! The server stops and restarts with its nodes and sessions: a real one is killed, the embedded one stopped.
 //!
 //! Source: `TestInterProcessMutexBase.testWaitingProcessKilledServer`, `TestInterProcessSemaphore`'s
-//! `testAcquireAfterLostServer`, `TestFrameworkEdges.testReconnectAfterLoss`, `TestFramework` as far as outages go.
+//! `testAcquireAfterLostServer`, `TestFrameworkEdges.testReconnectAfterLoss`, and the outages of `TestFramework`.
 
 use tokio::time::timeout;
 use xtask::Settings;

@@ -78,7 +78,7 @@ use tokio::{
 };
 use tracing::Level;
 
-/// Enough retries for every fault of these tests.
+/// The retries are enough for every fault of these tests.
 fn options() -> LockOptions {
     LockOptions::default().with_retry_policy(RetryNTimes::new(10, Duration::from_millis(100)))
 }

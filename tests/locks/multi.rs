@@ -49,7 +49,7 @@ async fn all_locks_share_one_second_behind_the_deadline() {
     fixture.tap.inject(slow.of("A"));
     let unheard = lock.acquire_timeout(Duration::ZERO).await.unwrap_err();
     assert_eq!(unheard.kind(), ErrorKind::Unanswered, "{unheard}");
-    // The second has passed during the listing of the second lock.
+    // The grace of one second ends during the listing of the second lock.
     let of_last = fixture.tap.trace().since(before).filter(|record| {
         record.is_request(OpCode::Create2) && record.path().unwrap().starts_with(names[2])
     });
@@ -168,7 +168,8 @@ async fn guarded_writes_check_every_lock_of_clients_with_other_chroots(fixture: 
     fixture.children(&format!("{}/x", fixture.path), 0).await;
 }
 
-/// A lock that is listed twice is entered twice by one owner, as by a thread in Curator. A path listed twice is one lock.
+/// A lock that is listed twice is entered twice by one owner, as by a thread in Curator. A path listed twice is one
+/// lock.
 // Case (Found in docent itself): the same lock twice in a multi lock waited for itself, and so did
 // a path named twice.
 async fn the_same_lock_twice_is_entered_again(fixture: Fixture) {
@@ -216,7 +217,7 @@ async fn an_owner_reenters_locks_held_outside_the_multi_lock(fixture: Fixture) {
     ]);
     let outside = pair.write_lock().acquire_as(&owner).await.unwrap();
     let guard = within_deadline("all", lock.acquire_as(&owner)).await.unwrap();
-    // The read node of the owner, beside its write node.
+    // The owner's read node, beside its write node.
     fixture.children(&paths[0], 2).await;
     guard.release().await.unwrap();
     assert!(outside.is_held() && pair.write_lock().is_owned_by(&owner));

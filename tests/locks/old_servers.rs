@@ -12,7 +12,7 @@ async fn fixture() -> Fixture {
     Fixture::on(server.connect_string(), Some(server)).await
 }
 
-/// The sent requests that a 3.4 server does not know, each of which costs a connection.
+/// The requests sent that a 3.4 server does not know; each costs a connection.
 fn unknown(fixture: &Fixture) -> Vec<OpCode> {
     let ops = |record: &Record| match record.what {
         What::Request { op, .. } => Some(op),
@@ -45,7 +45,7 @@ async fn every_lock_works_on_3_4() {
 
 async fn every_lock(fixture: &Fixture, a: &Client, b: &Client, options: LockOptions) {
     let path = |name: &str| format!("{}/{name}", fixture.path);
-    // Each with a wait that times out, and a waiter.
+    // Each lock has an acquire that times out, and a waiter.
     let theirs = each_lock(b, &fixture.path, &options);
     for ((kind, ours), (_, theirs)) in each_lock(a, &fixture.path, &options).iter().zip(theirs) {
         let guard = within_deadline(kind, ours.acquire()).await.unwrap();
@@ -57,7 +57,7 @@ async fn every_lock(fixture: &Fixture, a: &Client, b: &Client, options: LockOpti
         a.delete(&path("job"), None).await.unwrap();
         assert!(theirs.acquire_timeout(ms(50)).await.unwrap().is_none(), "{kind}");
         let waiter = tokio::spawn(async move { theirs.acquire().await });
-        // With the watch that the timed-out acquire has left behind.
+        // The watch of the timed-out acquire is still set.
         guard.release().await.unwrap();
         let guard = within_deadline(kind, waiter).await.unwrap().unwrap();
         assert!(guard.fencing_token().await.unwrap() > token, "{kind}");
@@ -98,7 +98,7 @@ async fn every_lock(fixture: &Fixture, a: &Client, b: &Client, options: LockOpti
     within_deadline("the listener", revoked.notified()).await;
     guard.release().await.unwrap();
 
-    // A namespace, and a value.
+    // A mutex in a namespace, and a shared value.
     let namespaced = InterProcessMutex::with_options(
         a,
         "/mutex",
@@ -156,8 +156,8 @@ async fn a_lock_acquired_before_the_first_connection_works_on_3_4() {
     assert_eq!(unknown(&fixture), [OpCode::Create2]);
 }
 
-/// A proxy that closes a connection some time after the server has. Returns its address, and the number of connections on
-/// which a client has written in that time: these bytes are lost.
+/// A proxy that closes a connection some time after the server has closed it. Returns its address, and the number of
+/// connections on which a client has written in between: these bytes are lost.
 async fn slow_to_close(server: &str) -> (String, Arc<AtomicUsize>) {
     const OPEN_FOR: Duration = ms(100);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! `create_protected`: a node is created once, whatever is lost. The file `stale.rs` has servers that show an old tree.
+//! `create_protected` creates one node, whatever is lost. `stale.rs` has the tests on servers that show an old tree.
 
 use super::*;
 
@@ -89,7 +89,7 @@ async fn a_missing_parent_is_an_error(fixture: Fixture) {
     let no_parents = node.with_parents_mode(CreateMode::Ephemeral);
     let error = create(&client, &path, no_parents).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadArguments);
-    // Also when the first reply of the create is lost.
+    // The same when the first reply to the create is lost.
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
     let created = create(&client, &path, node.with_parents()).await.unwrap();
     let children = fixture.children(&format!("{}/missing", fixture.path), 1).await;
@@ -141,7 +141,7 @@ async fn an_invalid_path_is_refused_before_anything_is_sent() {
     assert_eq!(client.metrics().requests, sent);
 }
 
-/// At the top, below a chroot, and on a server before 3.5.
+/// At the root, below a chroot, and on a server before 3.5.
 #[tokio::test]
 async fn a_protected_node_is_found_at_the_top_of_any_server() {
     for version in [server::Version::V3_4, server::Version::V3_8] {

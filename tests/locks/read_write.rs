@@ -1,4 +1,4 @@
-//! Source: `TestInterProcessReadWriteLock`.
+//! The read/write lock. Source: `TestInterProcessReadWriteLock`.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn lock(fixture: &Fixture, client: &Client) -> InterProcessReadWriteLock {
     InterProcessReadWriteLock::with_options(client, &fixture.path, options()).unwrap()
 }
 
-/// The owner's other task acquires the write lock after the call of the reader, and before the reader's node is created.
+/// Another task of the owner acquires the write lock after the reader's call, and before the reader's node is created.
 // Case (Found in docent itself): a reader that downgraded because another task of its owner had
 // acquired the write lock during its call had the token of its own node: greater than those of the
 // waiting writers.
@@ -23,7 +23,7 @@ async fn a_downgrade_by_another_task_of_the_owner_keeps_the_token(fixture: Fixtu
     let namespace = fixture.path.trim_start_matches('/').to_owned();
     let options = options().with_namespace(&namespace);
     let lock = InterProcessReadWriteLock::with_options(&client, "/lock", options).unwrap();
-    // The namespace exists for the write lock. The read lock looks for it first.
+    // The write lock knows from now on that the namespace exists; the read lock has to check it first.
     lock.write_lock().acquire_as(&me).await.unwrap().release().await.unwrap();
     let mut reading = pin!(lock.read_lock().acquire_as(&me));
     assert!(reading.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -58,7 +58,7 @@ async fn a_queued_writer_waits_after_a_downgrade(fixture: Fixture) {
         .await
         .unwrap();
     assert!(!waiting.is_finished());
-    // The waiter's node is older than that of the reader, whose token must not be the greater one.
+    // The waiter's node is older than the reader's, so the reader's token must not be greater.
     let token = reading.fencing_token().await.unwrap();
     reading.release().await.unwrap();
     let guard = within_deadline("the writer", waiting).await.unwrap().unwrap();
@@ -66,8 +66,8 @@ async fn a_queued_writer_waits_after_a_downgrade(fixture: Fixture) {
     guard.release().await.unwrap();
 }
 
-/// The read node has the writer's number, so it is ahead of every waiting writer. Created after the write node was
-/// deleted, it would grant the read lock beside the next writer.
+/// The read node has the writer's number, so it is ahead of every waiting writer. If it were created after the write
+/// node was deleted, it would grant the read lock while the next writer holds the lock.
 async fn a_late_downgrade_does_not_pass_the_next_writer(fixture: Fixture) {
     let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let (ours, theirs, me) = (lock(&fixture, &a), lock(&fixture, &b), Owner::new());
@@ -84,7 +84,7 @@ async fn a_late_downgrade_does_not_pass_the_next_writer(fixture: Fixture) {
     tap.kill_session(DEADLINE).await.unwrap();
     let writes = within_deadline("the next writer", next).await.unwrap().unwrap();
     tap.accept().await.unwrap();
-    // A waits for it, as every reader does.
+    // A waits for the writer's node, as every reader does.
     let ahead = writes.path().to_owned();
     let waits = |r: &Record| &*r.client == "A" && r.is_request(OpCode::GetData);
     eventually("A to wait, or to read", async || {
@@ -98,8 +98,8 @@ async fn a_late_downgrade_does_not_pass_the_next_writer(fixture: Fixture) {
     fixture.children(&fixture.path, 0).await;
 }
 
-/// One owner in two tasks, unlike a thread: its read node was created before it acquired the write lock, and is behind
-/// another writer. That writer is next, so the owner must not read meanwhile.
+/// An owner can act in two tasks, unlike a thread: its read node was created before it acquired the write lock, and is
+/// behind another writer. That writer is next, so the owner must not read meanwhile.
 async fn a_reader_behind_another_writer_waits_although_its_owner_writes(fixture: Fixture) {
     let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let (ours, theirs, me) = (lock(&fixture, &a), lock(&fixture, &b), Owner::new());

@@ -1,4 +1,4 @@
-//! Refusals that no retry changes: an ACL that forbids a step, or a parent that is missing.
+//! Refusals that no retry changes: an ACL forbids a step, or a parent is missing.
 
 use super::*;
 
@@ -8,7 +8,7 @@ on_both_servers! {
     a_missing_chroot_is_named
 }
 
-/// Its node is still in the queue, so the error is not only a timeout.
+/// The waiter's node is still in the queue, so the error must be more than a timeout.
 async fn a_waiter_that_may_not_delete_its_node_fails(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
@@ -19,7 +19,7 @@ async fn a_waiter_that_may_not_delete_its_node_fails(fixture: Fixture) {
     let error = mutex.acquire_timeout(ms(100)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoAuth, "{error}");
     fixture.children(&fixture.path, 2).await;
-    // The background repeats the delete.
+    // The background task repeats the delete.
     fixture.allow_all(&operator, &fixture.path).await;
     fixture.children(&fixture.path, 1).await;
     holder.release().await.unwrap();
@@ -38,7 +38,7 @@ async fn a_search_that_may_not_list_fails_without_another_create(fixture: Fixtur
     let error = within_deadline("create", created).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoAuth, "{error}");
     assert_eq!(fixture.requests(before, OpCode::Create2), 1);
-    // The background finds the node.
+    // The background task finds the node.
     fixture.allow_all(&operator, &fixture.path).await;
     fixture.children(&fixture.path, 0).await;
     drop(tap);

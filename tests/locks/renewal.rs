@@ -1,4 +1,4 @@
-//! Clients whose proven bounds are renewed, on both servers: what else they do while their connections are replaced.
+//! Clients whose proven bounds are renewed, on both servers: their other requests while connections are replaced.
 
 use docent::InterProcessMutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -90,7 +90,7 @@ async fn pipelined_requests_keep_their_order_and_watches_their_events_in_renewal
     guard.release().await.unwrap();
 }
 
-/// A release, a drop, a dropped release and a close while the connection is being replaced, at several points of that.
+/// A release, a drop, a dropped release and a close at several points while the connection is being replaced.
 // Case (Renewed holds): a release, a drop, a dropped release, a close while the connection is being
 // replaced.
 async fn ends_in_a_renewal_leave_no_node(fixture: Fixture) {
@@ -121,7 +121,7 @@ async fn ends_in_a_renewal_leave_no_node(fixture: Fixture) {
                 assert!(!guard.is_held());
             }
         }
-        // The container as well, perhaps.
+        // The server may have removed the container as well.
         fixture.children(&lock, 0).await;
         if end < 3 {
             assert_eq!(client.state().get(), Some(ConnectionState::Connected));

@@ -1,4 +1,4 @@
-//! Futures of locks that are polled outside a runtime, in a runtime other than the client's, and after the end of the
+//! Futures of locks that are polled outside a runtime, in another runtime than the client's, and after the end of the
 //! client's runtime.
 
 use docent_testing::tap::Tap;
@@ -188,7 +188,7 @@ fn nothing_panics_when_the_clients_runtime_has_ended() {
             }
             (pending_and_watches(&client) == (0, 5)).then_some(())
         });
-        // A release that is in its pause.
+        // A release that pauses between two retries.
         tap.inject(Fault::drop_before(OpCode::Delete).times(u32::MAX));
         waiting.push(Box::pin(async {
             guard.release().await.is_err_and(|error| error.kind() == ErrorKind::Closed)

@@ -82,7 +82,7 @@ async fn only_the_first_waiter_watches_the_leases(fixture: Fixture) {
     fixture.leases(0).await;
 }
 
-/// Curator: IllegalArgumentException.
+/// Curator throws an IllegalArgumentException.
 // Case (Found in docent itself): 0 leases were acquired at once, and so was a multi lock of no
 // locks; a number of leases that no memory can hold panicked.
 // Case (Found in docent itself): a semaphore with 0 leases was accepted, and each acquire waited
@@ -97,7 +97,7 @@ async fn a_quantity_of_0_is_refused(fixture: Fixture) {
     assert_eq!(fixture.tap.len(), before, "nothing was sent");
     let none = InterProcessSemaphoreV2::new(&client, &fixture.path, 0).unwrap_err();
     assert_eq!(none.kind(), refused);
-    // A quantity larger than the memory waits without allocating for it.
+    // A number of leases that memory could not hold waits without allocating for them.
     assert!(semaphore.acquire_many_timeout(usize::MAX, ms(10)).await.unwrap().is_none());
 }
 

@@ -17,7 +17,7 @@ on_both_servers! {
 async fn a_late_delete_of_the_dying_sessions_node_does_not_hit_the_new_one() {
     let (fixture, _server) = without_expiry().await;
     let (a, tap) = short_session(&fixture, "A").await;
-    // No pause: so the delete in the background, which has pauses, is later than the new create.
+    // Retries without pauses: the new create comes before the delete in the background, which has pauses.
     let at_once = LockOptions::default().with_retry_policy(RetryNTimes::new(50, Duration::ZERO));
     let lock = InterProcessReadWriteLock::with_options(&a, &fixture.path, at_once).unwrap();
     let me = Owner::new();
@@ -59,14 +59,14 @@ async fn a_create_that_times_out_leaves_no_node(fixture: Fixture) {
     let a = config.connect().await.unwrap();
     let mutex = InterProcessMutex::with_options(&a, &fixture.path, no_retries()).unwrap();
     mutex.acquire().await.unwrap().release().await.unwrap();
-    // The reply is lost, and the connection stays.
+    // The reply is lost, but the connection stays.
     fixture.tap.inject(Fault::lose_reply(OpCode::Create2));
     let error = mutex.acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OperationTimeout, "{error}");
     fixture.children(&fixture.path, 0).await;
 }
 
-/// A client with a clock that the returned counter puts forward, in milliseconds.
+/// A client, its tap, and a counter of the milliseconds by which the client's clock is ahead.
 async fn client_with_clock(fixture: &Fixture) -> (Client, TapClient, Arc<AtomicU64>) {
     let (tap, system) = (fixture.tap.client("A").await.unwrap(), Clock::system());
     let ahead = Arc::new(AtomicU64::new(0));
@@ -80,8 +80,8 @@ async fn client_with_clock(fixture: &Fixture) -> (Client, TapClient, Arc<AtomicU
 
 const SESSION: Duration = Duration::from_secs(30);
 
-/// As for a process that is stopped between the listing that grants the lock and its reply: the reply is there at once
-/// when the process goes on, and the lease has run out.
+/// Like a process that is stopped between the listing that grants the lock and its reply: when the process continues,
+/// the reply is there at once, but the lease has expired.
 // Case (Found in docent itself): no test held these rules: a lock that is granted by a reply behind
 // the end of the lease is listed again, before the deadline; a waiter that may not delete its node
 // fails; a search that may not list, and leases that may not be counted, fail without another
@@ -89,7 +89,8 @@ const SESSION: Duration = Duration::from_secs(30);
 // earlier session is kept.
 #[tokio::test]
 async fn a_lock_granted_by_a_reply_after_the_end_of_the_lease_is_not_held() {
-    // A step may go on after the deadline of the third, but no other one begins. The last one still has time.
+    // The third deadline passes within a second before the reply: a step may finish, but no other one begins. The last
+    // deadline is later.
     for (timeout, gives_up) in [
         (None, false),
         (Some(ms(1000)), true),
@@ -125,7 +126,7 @@ async fn a_lock_granted_by_a_reply_after_the_end_of_the_lease_is_not_held() {
             if is_in_time {
                 break result;
             }
-            // The machine was so slow that the reply came first.
+            // The machine was so slow that the reply came before the clock was changed.
             drop(result);
         };
         assert_eq!(late.is_none(), gives_up, "{timeout:?}");

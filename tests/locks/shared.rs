@@ -220,7 +220,7 @@ async fn receivers_end_with_their_client(fixture: Fixture) {
     }
 }
 
-/// The last clone ends the receivers, and the client goes on.
+/// Dropping the last clone ends the receivers; the client continues.
 #[tokio::test]
 async fn receivers_end_with_the_last_clone() {
     let fixture = Fixture::embedded().await;

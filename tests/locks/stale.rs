@@ -63,14 +63,14 @@ async fn a_clean_up_on_a_follower_that_lags_finds_the_node() {
     assert!(!client.session().unwrap().is_lost(), "deleted by the clean-up, not with the session");
 }
 
-/// A proxy that empties listings, as a leader does that is partitioned from its followers: it replies to `sync`, too
-/// (ZOOKEEPER-1675).
+/// A proxy that removes the children from listings, like a leader that is partitioned from its followers. Such a leader
+/// still replies to `sync` (ZOOKEEPER-1675).
 struct StaleProxy {
     connect: String,
     listings: Arc<AtomicU32>,
 }
 
-/// Reads a frame, and returns it with its length.
+/// Reads a frame, and returns it with its length prefix.
 async fn frame(from: &mut (impl AsyncReadExt + Unpin)) -> Option<Vec<u8>> {
     let len = from.read_u32().await.ok()?;
     let mut frame = len.to_be_bytes().to_vec();
@@ -239,7 +239,7 @@ async fn a_refused_second_create_does_not_forget_the_first() {
     fixture.children(&fixture.path, 0).await;
 }
 
-/// The second create finds the node of the first, which is not sequential. Before this was fixed, the read node blocked
+/// The second create finds the first one's node, which is not sequential. Before this was fixed, the read node blocked
 /// every writer.
 #[tokio::test]
 async fn a_downgrade_finds_its_first_create_by_the_second() {
@@ -274,7 +274,7 @@ async fn a_downgrade_finds_its_first_create_by_the_second() {
     fixture.children(&fixture.path, 0).await;
 }
 
-/// The search does not see the first of two nodes, and the second create succeeds: the twin is deleted.
+/// The search misses the first node, and the second create succeeds: one of the two nodes is deleted.
 #[tokio::test]
 async fn a_protected_node_has_no_twin() {
     let (_server, proxy, fixture, client, _tap) = stale_server_and_client().await;
@@ -290,8 +290,8 @@ async fn a_protected_node_has_no_twin() {
     assert_eq!(created, format!("{}/{}", fixture.path, children[0]));
 }
 
-/// Two creates without a reply, the second behind a stale search: the next search finds both nodes. The first is ours,
-/// also for a listing that is sorted otherwise; the other one is deleted.
+/// Two creates get no reply, the second one after a stale search: the next search finds both nodes. The first node is
+/// kept, whatever the order of the listing; the other one is deleted.
 #[tokio::test]
 async fn of_two_nodes_that_a_search_finds_the_first_is_kept() {
     for mode in [CreateMode::EphemeralSequential, CreateMode::PersistentSequential] {
@@ -320,8 +320,8 @@ async fn stale_without_expiry() -> (TestingServer, StaleProxy, Fixture, Client, 
     (server, proxy, fixture, client, tap)
 }
 
-/// A search misses the node of the earlier session, and the next create finds it: a node is created under another
-/// name, also without retries left. Before this was fixed, the create failed with `NodeExists`.
+/// A search misses the node of the earlier session, and the next create finds it: a node is created under another name,
+/// even if no retries are left. Before this was fixed, the create failed with `NodeExists`.
 // Case (Found in docent itself): a create that found its name taken by the node of the client's
 // earlier session failed with `NodeExists`; and so did one whose own node two searches did not
 // show.
@@ -337,7 +337,7 @@ async fn an_existing_node_of_an_earlier_session_is_created_anew() {
     let create = {
         let (client, path) = (client.clone(), path.clone());
         tokio::spawn(async move {
-            // One for the lost reply, and one for the search that ends with the session.
+            // One retry for the lost reply, and one for the search that ends with the session.
             let policy = docent::retry::RetryNTimes::new(2, ms(100));
             let options = protected(CreateMode::Ephemeral).with_retry_policy(policy);
             create_protected(&client, &path, b"", options).await
@@ -355,14 +355,14 @@ async fn an_existing_node_of_an_earlier_session_is_created_anew() {
     assert_eq!(created, format!("{}/{}", fixture.path, children[0]));
 }
 
-/// Twice a stale search: the node is ours, so the create goes on as long as the retry policy allows.
+/// Two searches are stale: the node is our own, so the create is repeated as long as the retry policy allows.
 #[tokio::test]
 async fn an_existing_node_that_no_search_shows_is_searched_for_again() {
     let (_server, proxy, fixture, client, _tap) = stale_server_and_client().await;
     fixture.create_path(&client).await;
     let path = format!("{}/member", fixture.path);
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
-    // Behind the lost reply, and behind NodeExists.
+    // The search after the lost reply, and the one after NodeExists.
     proxy.hide(2);
     let before = fixture.tap.len();
     let created = create_protected(&client, &path, b"", protected(CreateMode::Ephemeral));
@@ -374,8 +374,8 @@ async fn an_existing_node_that_no_search_shows_is_searched_for_again() {
     assert_eq!(created, format!("{}/{}", fixture.path, children[0]));
 }
 
-/// The node of the earlier session is deleted, and a late create of its name is applied behind that: the search for all
-/// nodes of the old GUID deletes it.
+/// The node of the earlier session is deleted, and then a late create of its name is applied: the search for all nodes
+/// with the old GUID deletes it.
 #[tokio::test]
 async fn a_late_create_of_a_given_up_name_leaves_no_node() {
     let (_server, _proxy, fixture, client, tap) = stale_without_expiry().await;
@@ -408,7 +408,8 @@ async fn a_late_create_of_a_given_up_name_leaves_no_node() {
     assert_eq!(created, format!("{}/{}", fixture.path, children[0]));
 }
 
-/// A create in each of two sessions, and only the first one's node exists: it is found late, and must not be adopted.
+/// A create was sent in each of two sessions, and only the first session's node exists: it is found late, and must not
+/// be adopted.
 #[tokio::test]
 async fn the_node_of_the_first_of_two_sessions_is_not_taken_for_ours() {
     let (server, proxy, fixture, client, tap) = stale_without_expiry().await;

@@ -1,4 +1,4 @@
-//! An acquire emits an event at level TRACE for each of its steps, as the documentation of `lock_internals` lists them.
+//! An acquire emits an event at level TRACE for each of its steps, as listed in the documentation of `lock_internals`.
 
 use std::collections::BTreeMap;
 

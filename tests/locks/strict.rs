@@ -66,12 +66,12 @@ async fn a_killed_session_keeps_its_strict_lock_until_the_end_of_its_claim(fixtu
     let killed = Instant::now();
     within_deadline("lost", guard.lost()).await;
     let (next, acquired) = waiting.await.unwrap();
-    // The node was gone before the kill was confirmed, by a round trip.
+    // The node was deleted a round trip before the kill was confirmed.
     assert!(acquired - killed > ms(5_500), "{:?}", acquired - killed);
     next.release().await.unwrap();
 }
 
-/// Of each request in turn, once the reply is lost and once the request.
+/// For each request in turn, the reply is lost, and then the request itself.
 // Case (Strict mutexes): a holder acquired its node and lost the reply to the grant, or the
 // request; so with each step.
 async fn a_lost_reply_of_a_strict_lock_costs_no_wait(fixture: Fixture) {
@@ -109,7 +109,7 @@ async fn a_cancelled_strict_acquire_leaves_no_node_and_no_wait(fixture: Fixture)
     acquire(&mutex).await.release().await.unwrap();
     let steps = [OpCode::Create2, OpCode::GetChildren2, OpCode::GetData, OpCode::Multi];
     for step in steps {
-        // The request takes effect, its caller does not wait for the reply.
+        // The request takes effect, but its caller is dropped before the reply.
         fixture.tap.inject(Fault::delay_reply(step, ms(300)).of("A"));
         let before = fixture.tap.len();
         let acquiring = acquiring(&mutex);
@@ -145,7 +145,7 @@ async fn a_guarded_write_of_a_lost_strict_hold_is_refused(fixture: Fixture) {
     b.delete(&register, None).await.unwrap();
 }
 
-/// A program that asks for the lock with short timeouts, again and again, waits no longer than one call would.
+/// A program that repeatedly tries the lock with short timeouts waits no longer in total than a single call would.
 // Case (Found in docent itself): calls with a shorter timeout than the session's never acquired a
 // strict lock whose holder was lost: each began to wait anew.
 #[tokio::test]
@@ -170,7 +170,7 @@ async fn the_claim_of_a_lost_holder_ends_for_calls_with_short_timeouts() {
     next.release().await.unwrap();
 }
 
-/// The claims of a client end before it has ended.
+/// The wait ends with the waiting client, before the claim ends.
 // Case (Found in docent itself): a wait for a lost strict holder, and the pauses before a node is
 // created again, did not end with the client.
 #[tokio::test]

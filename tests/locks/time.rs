@@ -1,5 +1,5 @@
-//! Durations of acquires and pauses. The tests use tokio's paused clock, which advances only when all tasks are idle:
-//! so they do not depend on the speed of the machine.
+//! Durations of acquires and pauses. The tests use tokio's paused clock, which advances only when all tasks are idle,
+//! so the speed of the machine does not matter.
 
 use docent::{LeaderSelector, locks::StrictMutex};
 use tokio::time::{Instant, sleep};
@@ -55,7 +55,7 @@ async fn a_timed_acquire_without_a_server_takes_at_most_one_second_more() {
         let many = semaphore.acquire_many_timeout(1, wait).await;
         is_unanswered("leases", many.unwrap_err());
     }
-    // Another acquire of the owner waits for a server, too.
+    // A second acquire of the owner also waits for a server.
     let owner = Owner::new();
     let (first, second) =
         tokio::join!(mutex.acquire_as(&owner), mutex.acquire_as_timeout(&owner, ms(300)));
@@ -63,7 +63,7 @@ async fn a_timed_acquire_without_a_server_takes_at_most_one_second_more() {
     is_unanswered("owner", second.unwrap_err());
 }
 
-/// A connection is no reply. A waiter that saw another holder before the outage times out instead.
+/// A connection alone is not a reply. A waiter that saw another holder before the outage times out instead.
 #[tokio::test(start_paused = true)]
 async fn a_timed_acquire_at_a_silent_server_is_unanswered() {
     let (server, client) = server_and_client().await;
@@ -169,7 +169,7 @@ async fn leases_deleted_together_count_as_one_loss() {
     assert!(began.elapsed() < TOLERANCE, "{:?}", began.elapsed());
 }
 
-/// A multi lock counts its timeout by this clock.
+/// A multi lock measures its timeout with the client's clock, too.
 #[tokio::test(start_paused = true)]
 async fn every_lock_has_the_clock_of_its_client() {
     let (_server, client) = server_and_client().await;
@@ -180,7 +180,7 @@ async fn every_lock_has_the_clock_of_its_client() {
     }
 }
 
-/// N5, of leases.
+/// N5, for leases.
 #[tokio::test(start_paused = true)]
 async fn the_timeout_of_acquire_many_covers_all_leases() {
     let (_server, client) = server_and_client().await;
@@ -201,7 +201,7 @@ async fn the_timeout_of_acquire_many_covers_all_leases() {
     assert_eq!(semaphore.participants().await.unwrap().len(), 1);
 }
 
-/// The outage begins during the wait, so that there are nodes and locks to release. A silent server delays a call longer
+/// The outage begins during the wait, so there are nodes and locks to release. A silent server delays a call longer
 /// than one that refuses connections.
 // Case (Found in docent itself): a timed acquire of several locks or leases gave them back one
 // after the other in an outage, with all retries; of one lock, each thing that it gave back took a
@@ -212,7 +212,7 @@ async fn a_timed_acquire_ends_in_time_when_an_outage_begins_during_it() {
     for silent in [false, true] {
         let (server, client) = server_and_client().await;
         let locks = || each_lock(&client, "", &options());
-        // The multi lock waits for its second part, and has the first one to release.
+        // The multi lock waits for its second part, and has to release the first one.
         let part = InterProcessSemaphoreMutex::with_options(&client, "/multi2", options()).unwrap();
         let semaphore =
             InterProcessSemaphoreV2::with_options(&client, "/four", 4, options()).unwrap();
@@ -340,7 +340,7 @@ async fn a_guaranteed_delete_pauses_between_two_attempts() {
     assert!(client.exists(&path).await.unwrap().is_none());
 }
 
-/// A parent that is missing has no nodes: the search for those of an abandoned create ends there.
+/// A missing parent has no children, so the search for the nodes of an abandoned create ends.
 #[tokio::test(start_paused = true)]
 async fn a_clean_up_below_a_missing_parent_ends() {
     let (_server, client) = server_and_client().await;

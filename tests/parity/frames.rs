@@ -1,11 +1,11 @@
-//! The lines of a trace, and which of Curator's are docent's.
+//! The lines of traces, and the alignment of Curator's lines with docent's.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
 };
 
-/// A list of lines whose order counts: of one client, and of one kind.
+/// Identifies a list of lines that are compared in order: those of one client and one kind.
 pub(crate) type List = (String, Kind);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,15 +14,15 @@ pub(crate) enum Kind {
     Request,
     /// `A <- create2 OK ...`
     Reply,
-    /// `# A ! cache ...`: what a peer reports of a cache.
+    /// `# A ! cache ...`: a peer's report about a cache.
     Event,
 }
 
-/// What is compared, as the head of a scenario says it.
+/// The rules of the comparison, from the head of a scenario.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rules {
     pub(crate) kinds: BTreeSet<Kind>,
-    /// Operations that are left out; with `watching`, if they set a watch.
+    /// Operations that are left out; with the prefix `watching`, only those that set a watch.
     pub(crate) without: Vec<String>,
     /// Requests are compared in any order.
     pub(crate) any_order: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Rules {
     pub(crate) once: bool,
     /// Requests that only docent sends are no difference.
     pub(crate) and_more: bool,
-    /// Reads that are repeated at once after a reconnect count once.
+    /// Reads that are repeated immediately after a reconnect count once.
     pub(crate) looks_once: bool,
 }
 
@@ -38,9 +38,9 @@ pub(crate) struct Rules {
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) list: List,
-    /// Its place among all lines, those that are not compared included.
+    /// Its index among all lines, including those that are not compared.
     pub(crate) at: usize,
-    /// Without what differs from run to run. Each id is `@`.
+    /// The text without the parts that differ from run to run. Each id is `@`.
     masked: String,
     /// The ids, in the order of their places.
     ids: Vec<String>,
@@ -74,7 +74,7 @@ pub(crate) fn read<'a>(lines: impl Iterator<Item = &'a str>, rules: &Rules) -> V
     lines
 }
 
-/// Client, kind and text. Clients have their name of the first connection: a recording writes `A'` after a reconnect.
+/// Client, kind and text. A client keeps the name of its first connection; a recording writes `A'` after a reconnect.
 fn split(line: &str) -> Option<(&str, Kind, &str)> {
     let line = line.split("   [[").next()?.trim();
     let (client, kind, text) = if let Some(comment) = line.strip_prefix("# ") {
@@ -104,17 +104,17 @@ fn steady(text: &str) -> String {
     }
 }
 
-/// The server's order of children is not defined.
+/// Sorts the children, because a server's order of children is not defined.
 fn sorted_children(text: &str) -> String {
     let Some((front, list)) = text.split_once("children=[") else { return text.to_owned() };
     let Some((list, tail)) = list.split_once(']') else { return text.to_owned() };
     let mut names: Vec<_> = list.split(", ").collect();
-    // By the sequence number first: GUIDs differ from run to run.
+    // The sequence number comes first, since GUIDs differ from run to run.
     names.sort_by_key(|name| (name.rsplit('-').next(), *name));
     format!("{front}children=[{}]{tail}", names.join(", "))
 }
 
-/// Takes the ids out of a text: `G1` or a UUID, after `_c_` or as a name in a path.
+/// Replaces the ids in a text, and returns them: `G1` or a UUID, after `_c_` or as a name in a path.
 fn mask(text: &str) -> (String, Vec<String>) {
     let (mut masked, mut ids, mut copied) = (String::new(), Vec::new(), 0);
     for place in ids_of(text) {
@@ -148,8 +148,8 @@ pub(crate) fn ids_of(text: &str) -> Vec<Range<usize>> {
     places.into_values().collect()
 }
 
-/// A cut and a reconnect may cause one look at `ready`, the members and the own node, or two; and one look at a barrier, or
-/// two. The watches are set again by a look, or by the session before it.
+/// After a cut and a reconnect, `ready`, the members and the member's own node may be read once or twice, and so may a
+/// barrier. The watches are set again by such a read, or before it by setWatches.
 fn remove_repeated_looks(lines: &mut Vec<Line>) {
     let mut kept: Vec<Line> = Vec::new();
     for line in lines.drain(..).filter(|line| !line.masked.contains("Watches(")) {
@@ -173,14 +173,14 @@ fn remove_repeated_looks(lines: &mut Vec<Line>) {
     *lines = kept;
 }
 
-/// How two texts fit together.
+/// The alignment of two texts.
 #[derive(Debug, Default)]
 pub(crate) struct Alignment {
-    /// The places of equal lines.
+    /// The indices of equal lines.
     pub(crate) both: Vec<(usize, usize)>,
     pub(crate) left: Vec<Line>,
     pub(crate) right: Vec<Line>,
-    /// The ids on the right, and what they are on the left.
+    /// Maps each id on the right to its id on the left.
     pub(crate) ids: BTreeMap<String, String>,
 }
 

@@ -1,11 +1,12 @@
 //! docent sends the same requests as Curator: the same operations, paths, flags, data and watches, in the same order.
 //!
 //! Each file below `scenarios` is a scenario: its script, the frames of Curator that were recorded behind a proxy, and
-//! which of them docent does not send (`-`) or sends in addition (`+`), with the reasons. `scenarios/README.md` has the
-//! notation; the last section of `docs/CURATOR.md` is made from their heads.
-//! Those below `scenarios/rules` are docent's own: a script alone.
+//! the frames that docent does not send (`-`) or sends in addition (`+`), with the reasons. `scenarios/README.md` has
+//! the notation; the last section of `docs/CURATOR.md` is made from their heads. Scenarios below `scenarios/rules` are
+//! docent's own and have only a script.
 //!
-//! `DOCENT_SCENARIO=07` plays those whose title begins so. `DOCENT_BLESS=1` writes docent's side of the frames again.
+//! `DOCENT_SCENARIO=07` plays the scenarios whose title begins with `07`. `DOCENT_BLESS=1` writes docent's side of the
+//! frames again.
 
 mod frames;
 mod play;
@@ -38,14 +39,14 @@ use self::{
 /// The scenarios of a directory.
 struct Area {
     directory: &'static str,
-    /// In docs/CURATOR.md. Without one, the scenarios are docent's own: a script, and no frames of Curator.
+    /// The heading in docs/CURATOR.md. `None` for docent's own scenarios, which have a script and no frames of Curator.
     heading: Option<&'static str>,
-    /// The peer, and the arguments behind its connect string.
+    /// The peer, and its arguments after the connect string.
     program: &'static str,
     arguments: &'static [&'static str],
 }
 
-/// The number of scenarios that run at once: most wait for a time.
+/// The number of scenarios that run at once: most of them wait for timers.
 const AT_ONCE: usize = 6;
 
 /// Plays the scenarios of an area, and reports all that fail.
@@ -89,7 +90,7 @@ async fn play(area: &'static Area) {
                     Ok(())
                 }
                 Ok(trace) => scenario.compare(&trace),
-                // Its message was printed.
+                // The message of the panic was printed already.
                 Err(error) => Err(format!("{path}:{}: the script fails: {error}", line())),
             }
         });
@@ -172,7 +173,7 @@ areas! {
     };
 }
 
-/// The heading of the last section of docs/CURATOR.md. What follows is made from the files.
+/// The heading of the last section of docs/CURATOR.md. The text after it is made from the files.
 const HEADING: &str = "\n## Differences that recorded scenarios show\n";
 
 #[test]

@@ -1,27 +1,31 @@
-//! Plays the script of a scenario: one step a line.
+//! Plays the script of a scenario: one step per line.
 //!
 //! | step | what it does |
 //! |---|---|
-//! | `start A B [NAME=VALUE]` | starts peers behind the tap, and waits until each has its session. `session`, `retries`, `policy`, `flags`: of their command line; `program`: `lock_peer` or `recipe_peer`; other names: of their environment; `unready`: without a wait |
+//! | `start A B [NAME=VALUE]` | starts peers behind the tap, and waits until each has its session |
 //! | `A: COMMAND` | gives a peer a command, which must succeed |
-//! | `A: COMMAND = ANSWER` | the command has this answer: `ok TEXT`, `false`, `err KIND`, or `err KIND unknown` if the operation may have been applied |
-//! | `A: COMMAND &` | waits for no answer; `A = ANSWER` waits for the oldest one, `A = ok` for any success, `A = any` for any answer |
+//! | `A: COMMAND = ANSWER` | the command has this answer: `ok TEXT`, `false`, `err KIND` or `err KIND unknown` |
+//! | `A: COMMAND &` | does not wait for the answer |
+//! | `A = ANSWER` | waits for the oldest open answer; `ok` stands for any success, `any` for any answer |
 //! | `A? COMMAND = ANSWER` | repeats a command until it has this answer |
-//! | `A ! EVENT` | waits for the next event of a peer that begins so |
-//! | `until [N] FRAME` | waits until the trace has N lines that begin so |
+//! | `A ! EVENT` | waits for the next event of a peer that begins with EVENT |
+//! | `until [N] FRAME` | waits until the trace has N lines that begin with FRAME |
 //! | `quiet A` | waits until the peer sends nothing more |
-//! | `inject FAULT OPERATION [of A] [below PATH] [nth N] [times N]` | FAULT is `drop-before`, `drop-reply`, `lose-reply`, `delay-request` or `delay-reply` |
+//! | `inject FAULT OPERATION [of A] [below PATH] [nth N] [times N]` | injects a fault at the tap |
 //! | `end-delays` | ends the delays of all faults |
 //! | `throttle N` | the embedded server refuses the next N requests |
-//! | `mark` | begins what the next two steps look at |
+//! | `mark` | begins the part of the trace that the next two steps check |
 //! | `sent A OPERATION ...` | waits until a peer has sent these requests, and no other |
-//! | `count N FRAME` | the trace has N lines that begin so |
+//! | `count N FRAME` | the trace has N lines that begin with FRAME |
 //! | `cut A`, `refuse A`, `accept A`, `stall A`, `resume A` | the connection of a peer, and its port |
 //! | `kill A` | ends the session of a peer on its server, by a second connection |
 //! | `close A B` | ends peers, and their sessions |
 //!
-//! `elsewhere` is a `recipe_peer` that the tap does not record. `PATH/*2` in a command is the second child of a node, in the order
-//! of their numbers.
+//! A NAME of `start` is `session`, `retries`, `policy` or `flags` for the command line, `program` for `lock_peer` or
+//! `recipe_peer`, `unready` to start without a wait, or else an environment variable. `err KIND unknown` is an error
+//! after which the operation may have been applied. FAULT is `drop-before`, `drop-reply`, `lose-reply`, `delay-request`
+//! or `delay-reply`. `elsewhere` is a `recipe_peer` that the tap does not record. `PATH/*2` in a command is the second
+//! child of PATH, in the order of their numbers.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -48,13 +52,13 @@ use tokio::process::Command;
 
 use super::{Area, frames, scenario::Scenario};
 
-/// A peer, and how it is reached.
+/// A peer and its tap.
 struct Actor {
     peer: Peer,
     /// `None` for `elsewhere`.
     tap: Option<TapClient>,
     events: Events,
-    /// Of commands that nothing has waited for.
+    /// Answers that no step has waited for yet.
     answers: VecDeque<Answer>,
 }
 
@@ -63,7 +67,7 @@ pub(crate) struct Player {
     tap: Tap,
     server: String,
     embedded: Option<TestingServer>,
-    /// Where the trace was at the last `mark`.
+    /// The length of the trace at the last `mark`.
     mark: u64,
     actors: BTreeMap<String, Actor>,
     /// Events of caches, in the form of the recordings.
@@ -254,7 +258,7 @@ impl Player {
     }
 
     async fn close(&mut self, label: &str) {
-        // It may have been closed by the script.
+        // The script may have closed it already.
         let Some(mut actor) = self.actors.remove(label) else { return };
         actor.peer.end().await;
         let events = actor.peer.events().drain();
@@ -294,7 +298,7 @@ impl Player {
         let mut before = (0, 0);
         let peer = &self.actors[label].peer;
         eventually("no more requests", async || {
-            // Behind all events so far.
+            // These replies arrive after all events so far.
             peer.ask("sync").await;
             peer.ask("settled").await;
             let trace = self.tap.trace().text();
@@ -308,7 +312,8 @@ impl Player {
     }
 }
 
-/// Compares an answer. Without a wanted one it is `ok` and any text; of an error, its kind and outcome.
+/// Compares an answer. Without `wanted`, it must be a success with any text. Of an error, the kind and the outcome
+/// count.
 fn check(reply: &Reply, wanted: Option<&str>) {
     let text = text_of(reply);
     let fits = match wanted {
@@ -362,7 +367,8 @@ fn read_fault(fault: &str, op: &str, words: &[&str]) -> Fault {
     fault
 }
 
-/// The server of a scenario: none, or `embedded`, `no expiry`, `version 3.4`, `version 3.9`, `tick 500 ms`, `containers 700 ms`, `reconfig`.
+/// The server of a scenario: `None`, or `embedded`, `no expiry`, `version 3.4`, `version 3.9`, `tick 500 ms`,
+/// `containers 700 ms` or `reconfig`.
 fn config(kind: Option<&str>) -> server::Config {
     let millis = |text: &str| Duration::from_millis(text.trim_end_matches(" ms").parse().unwrap());
     let default = server::Config {

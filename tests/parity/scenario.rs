@@ -22,17 +22,17 @@ use std::{
 
 use super::frames::{self, Alignment, Kind, Line, Rules};
 
-/// A difference from Curator, as a head has it: `L1: what Curator does | what docent does`.
+/// A difference from Curator, as in the head: `L1: what Curator does | what docent does`.
 pub(crate) struct Difference<'a> {
-    /// `recording`: not of docent, but of how the recording was made.
+    /// `recording` if the difference comes from the recording and not from docent.
     pub(crate) name: &'a str,
     /// Whether most scenarios of the area have it.
     pub(crate) is_everywhere: bool,
-    /// What Curator does, and what docent does. One scenario of an area has it for all.
+    /// Curator's behaviour and docent's. One scenario of an area has the text for all.
     pub(crate) text: Option<(&'a str, &'a str)>,
 }
 
-/// A scenario, as its file has it.
+/// A scenario, as read from its file.
 pub(crate) struct Scenario {
     pub(crate) path: PathBuf,
     /// The name of the file.
@@ -41,10 +41,10 @@ pub(crate) struct Scenario {
     head: Vec<(String, String)>,
     /// The number of each line, and its text.
     pub(crate) script: Vec<(usize, String)>,
-    /// Up to the frames.
+    /// The text before the frames.
     front: String,
     frames: Vec<Frame>,
-    /// Behind the frames.
+    /// The text after the frames.
     back: String,
 }
 
@@ -103,12 +103,12 @@ impl Scenario {
         Self { path, title, head, script, front, frames, back }
     }
 
-    /// The texts of a word of the head.
+    /// The texts of the head's lines that begin with a word.
     pub(crate) fn head<'a>(&'a self, word: &'a str) -> impl Iterator<Item = &'a str> {
         self.head.iter().filter(move |(of, _)| of == word).map(|(_, text)| text.as_str())
     }
 
-    /// The differences of a word: of `why` those that the frames show, of `beside` others.
+    /// The differences after a word: after `why` those that the frames show, after `beside` others.
     pub(crate) fn differences<'a>(&'a self, word: &'a str) -> impl Iterator<Item = Difference<'a>> {
         self.head(word).map(|line| {
             let (name, text) = line.split_once(": ").unwrap_or((line, ""));
@@ -146,7 +146,7 @@ impl Scenario {
         rules
     }
 
-    /// The lines of one side. The place of each is that of its frame.
+    /// The lines of all frames except those of the side `not`. The index of each is that of its frame.
     fn side(&self, not: Side, rules: &Rules) -> Vec<Line> {
         let text =
             |frame: &Frame| if frame.side == not { String::new() } else { frame.text.clone() };
@@ -211,7 +211,7 @@ impl Scenario {
     }
 }
 
-/// Puts requests and replies of these clients into one list, so that each reply stands behind its request.
+/// Puts requests and replies of these clients into one list, so that each reply must follow its request.
 fn as_one_list(mut lines: Vec<Line>, clients: &BTreeSet<String>) -> Vec<Line> {
     for line in &mut lines {
         if line.list.1 == Kind::Reply && clients.contains(&line.list.0) {
@@ -221,7 +221,7 @@ fn as_one_list(mut lines: Vec<Line>, clients: &BTreeSet<String>) -> Vec<Line> {
     lines
 }
 
-/// The lines that only docent sends, by the place of Curator's line in front of which they stand.
+/// The lines that only docent sends, by the index of Curator's line that they precede.
 fn places(
     found: &Alignment,
     got: &[Line],
@@ -229,7 +229,7 @@ fn places(
 ) -> BTreeMap<usize, Vec<usize>> {
     let paired: BTreeMap<_, _> = found.both.iter().map(|(left, right)| (*right, *left)).collect();
     let mut added = BTreeMap::<usize, Vec<usize>>::new();
-    // The line of its client that was the last in either list.
+    // The index after each client's last line in either list.
     let mut last = BTreeMap::<String, usize>::new();
     for (index, line) in got.iter().enumerate() {
         let of_client = last.entry(line.list.0.clone()).or_default();
@@ -242,7 +242,7 @@ fn places(
         let next = got[index..].iter().filter(|next| next.list == line.list);
         let next = next.filter_map(|next| paired.get(&next.at)).min();
         let mut place = next.map_or(*of_client, |next| (*of_client).min(*next));
-        // Behind the lines that it replaces.
+        // It follows the lines that it replaces.
         while missing.get(&place) == Some(&line.list.0.as_str()) {
             place += 1;
         }

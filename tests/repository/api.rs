@@ -1,4 +1,4 @@
-//! The public API of the libraries is what `docs/api` lists, so that a review sees each change of it.
+//! `docs/api` lists the public API of the libraries, so that a review sees each change.
 //!
 //! The lists are made from the source with its macros expanded and all features enabled. `cargo xtask api` writes them.
 
@@ -20,7 +20,7 @@ const GSSAPI: &str = "docent-gssapi";
 
 /// The files with the expanded source of each library: of [`GSSAPI`] only if it can be built.
 ///
-/// All are expanded at once: the features of a library depend on the others of the command.
+/// All are expanded at once: the features of a library depend on the other packages of the command.
 fn expanded() -> &'static BTreeMap<&'static str, PathBuf> {
     static FILES: OnceLock<BTreeMap<&str, PathBuf>> = OnceLock::new();
     FILES.get_or_init(|| {
@@ -109,7 +109,7 @@ struct Import {
     is_public: bool,
 }
 
-/// What a path leads to.
+/// The item or module that a path resolves to.
 enum Target {
     Module(ModulePath),
     /// An item, by its module and name.
@@ -117,7 +117,7 @@ enum Target {
     External(String),
 }
 
-/// Crates whose types are in no signature, with the exceptions: docs/decisions/foreign-types.md.
+/// Crates whose types may not be in a signature, and the exceptions: docs/decisions/foreign-types.md.
 const FOREIGN: [&str; 4] = ["tokio::", "tokio_util::", "rustls", "tokio_rustls::"];
 const ALLOWED: [&str; 2] = ["tokio::io::AsyncRead", "tokio::io::AsyncWrite"];
 
@@ -148,12 +148,12 @@ struct Api {
     /// The public path of each item that has one, by its module and name. The shortest, if there are several.
     public: BTreeMap<(ModulePath, String), String>,
     lines: Vec<String>,
-    /// The lines with types of other crates that may not be in them.
+    /// The lines with foreign types that are not allowed in them.
     foreign: Vec<String>,
 }
 
 impl Api {
-    /// Adds lines, and notes those that name something of a foreign crate, as their module imports it.
+    /// Adds lines, and records those that name a type of a foreign crate, also by an import of their module.
     fn add(&mut self, module: &ModulePath, lines: Vec<String>) {
         let is_foreign = |word: &str| {
             let path: Vec<_> = word.split("::").map(str::to_owned).collect();
@@ -219,7 +219,7 @@ impl Api {
             return Target::Item(from.clone(), first.clone());
         }
         if let Some(import) = module.imports.iter().find(|import| import.name == *first) {
-            // `use a::a` names something else than itself.
+            // The `a` in `use a::a` is not the imported name.
             if import.path != path {
                 return self.resolve_within(from, &[&import.path, rest].concat(), steps);
             }
@@ -482,7 +482,7 @@ fn function(signature: &Signature, shown: &str) -> String {
     format!("{before} {shown}{parameters}{after}{clause}")
 }
 
-/// Traits that a derive implements beside the one it is called after, by version of the compiler.
+/// Traits that a derive implements beside the one it is named after, depending on the compiler version.
 const DERIVED: [&str; 3] = ["StructuralPartialEq", "TrivialClone", "UseCloned"];
 
 fn describe_impl(item: &ItemImpl, shown: &str, lines: &mut Vec<String>) {
@@ -519,7 +519,7 @@ fn describe_impl(item: &ItemImpl, shown: &str, lines: &mut Vec<String>) {
     }
 }
 
-/// The bounds under which a method of a generic type is there.
+/// The bounds under which a method of a generic type exists.
 fn bounds(parameters: &str, clause: &str) -> String {
     if parameters.contains(':') || !clause.is_empty() {
         format!(" (impl{parameters}{clause})")
@@ -528,7 +528,7 @@ fn bounds(parameters: &str, clause: &str) -> String {
     }
 }
 
-/// Tokens as text, in one form whatever their source looked like.
+/// Tokens as text, in a form that does not depend on the layout of their source.
 fn text(tokens: &impl ToTokens) -> String {
     let mut text = String::new();
     write(tokens.to_token_stream(), &mut text);

@@ -1,4 +1,5 @@
-//! `docent::blocking` has what cannot be had by `wait` alone: guards of every lock, and an iterator of every sequence of events.
+//! `docent::blocking` has a guard for every lock and an iterator for every sequence of events, which `wait` alone
+//! cannot provide.
 
 use std::{collections::BTreeSet, fs};
 
@@ -7,7 +8,7 @@ pub(crate) fn lines(library: &str) -> Vec<String> {
     fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// The types that have an async function with this name and this begin of its signature.
+/// The types with an async function whose name and signature begin like this.
 fn types_with(function: &str) -> BTreeSet<String> {
     let lines = ["docent-session", "docent-recipes"].into_iter().flat_map(lines);
     let of = |line: String| {

@@ -1,5 +1,6 @@
-//! docs/CASES.md is the list of the cases that stand above the tests. docs/ARCHITECTURE.md, docs/CURATOR.md, docs/KEEPER.md,
-//! docs/PEERS.md, docs/MIGRATING.md and docs/SIMULATION.md name tests, functions, scenarios and planted faults that exist.
+//! docs/CASES.md lists the cases in the comments above the tests. The names of tests, functions, scenarios and planted
+//! faults in docs/ARCHITECTURE.md, docs/CURATOR.md, docs/KEEPER.md, docs/PEERS.md, docs/MIGRATING.md and
+//! docs/SIMULATION.md exist.
 //!
 //! A case is a comment above its test:
 //!
@@ -15,7 +16,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The sections of docs/CASES.md in their order, each with what stands above its table.
+/// The sections of docs/CASES.md in their order, each with the text above its table.
 const SECTIONS: &[(&str, &str)] = &[
     ("Pitfalls of the wire", ""),
     ("What broke other clients", ""),
@@ -49,7 +50,7 @@ const SECTIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The cases that are only above their tests: nobody reads hundreds of mended defects as a list.
+/// The section that the list leaves out: nobody reads hundreds of fixed defects as a list.
 const ONLY_ABOVE_TESTS: &str = "Found in docent itself";
 
 /// The text above the first section.
@@ -71,9 +72,9 @@ fn the_list_of_cases_is_that_of_the_tests() {
     assert!(is_current, "docs/CASES.md is not what the tests say: run this with DOCENT_BLESS=1");
 }
 
-/// A case, as its comment has it.
+/// A case, as its comment states it.
 struct Case {
-    /// In some sections. Without one, the order is that of the files.
+    /// Only some sections have numbers. Without them, the order is that of the files.
     number: Option<u32>,
     text: String,
     test: String,
@@ -163,7 +164,7 @@ fn read_cases(path: &Path, cases: &mut BTreeMap<String, Vec<Case>>) {
     }
 }
 
-/// The name of a test is a sentence.
+/// A word with three underscores or more is a test's name, since test names are sentences.
 #[test]
 fn every_test_and_scenario_that_a_document_names_is_there() {
     let scenarios = scenarios();

@@ -1,7 +1,7 @@
 //! The dependencies satisfy `deny.toml`: licences, sources, and no wildcard versions.
 //!
-//! cargo-deny checks the same file, and the advisories of RustSec, which need a download: `cargo xtask check` runs it if
-//! it is installed. These rules need neither, so every run of the tests checks them.
+//! cargo-deny checks the same file and the advisories of RustSec, which it has to download; `cargo xtask check` runs it
+//! if it is installed. The rules here need no download and no installation, so every run of the tests checks them.
 
 use std::{collections::BTreeSet, fs, process::Command};
 
@@ -93,7 +93,7 @@ fn every_dependency_comes_from_crates_io() {
     }
 }
 
-/// A path without a version is for the crates that are not published, and for tests.
+/// Only a dev-dependency with a path may have no version.
 #[test]
 fn every_dependency_has_a_version() {
     assert_eq!(rules()["bans"]["wildcards"].as_str(), Some("deny"));
@@ -111,8 +111,8 @@ fn every_dependency_has_a_version() {
     }
 }
 
-/// Whether a licence expression (SPDX) can be met by allowed licences. It may refuse nested ones that can, and accepts none
-/// that cannot: each part of an `AND` has an allowed alternative.
+/// Whether allowed licences satisfy a licence expression (SPDX): each part of an `AND` needs an allowed alternative.
+/// Parentheses are ignored, so a valid expression may be refused, but an invalid one is never accepted.
 fn is_allowed(expression: &str, allowed: &BTreeSet<&str>) -> bool {
     let flat = expression.replace(['(', ')'], "").replace('/', " OR ");
     let has_allowed = |part: &str| part.split(" OR ").any(|licence| allowed.contains(licence));

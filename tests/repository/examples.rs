@@ -1,4 +1,4 @@
-//! The examples work as documented, run as a user runs them.
+//! The examples work as documented when they are run as a user runs them.
 
 use std::{path::PathBuf, process::Stdio};
 
@@ -17,8 +17,8 @@ fn example(name: &str) -> PathBuf {
     xtask::example(name).unwrap()
 }
 
-/// The output of an example, and the nodes it leaves below its chroot: its path is fixed, and another run may be
-/// using it.
+/// The output of an example, and the nodes that it leaves. It runs in a chroot, since its path is fixed and another run
+/// may be using it.
 async fn run(name: &str) -> (String, Vec<String>) {
     let server = server();
     let chroot =
@@ -38,7 +38,7 @@ async fn run(name: &str) -> (String, Vec<String>) {
     (text, left)
 }
 
-/// What an example prints on a server, or on its own.
+/// The output of an example, with a server or without one.
 async fn output(name: &str, connect: Option<String>) -> String {
     let mut command = Command::new(example(name));
     command.env_remove("DOCENT_CONNECT").stdin(Stdio::null()).kill_on_drop(true);
@@ -58,9 +58,9 @@ async fn lock_holds_25_times_without_an_overlap_and_leaves_nothing() {
     assert_eq!(left, [""; 0]);
 }
 
-/// What the examples of the tutorial print, each in a file. Numbers that a server gives out are `N`. Those in
-/// `with_a_server` bring the server along: their connections are broken, or speak TLS. Those in `on_a_server` need one; `smol`
-/// is another executor, without a tokio runtime in the process.
+/// The expected output of the tutorial's examples, one file each. Numbers that a server assigns are `N`. The examples
+/// in `with_a_server` start a server themselves: they break its connections, or use TLS. Those in `on_a_server` need a
+/// running server; `smol` uses another executor, without a tokio runtime in the process.
 fn printed(directory: &str) -> Vec<(String, String)> {
     let directory = xtask::workspace::root().join("tests/repository").join(directory);
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
@@ -92,7 +92,7 @@ async fn the_tutorial_needs_no_server() {
     }
 }
 
-/// The chapter's promise: orders whose reply was lost are found to be counted.
+/// The chapter's promise: an order whose reply was lost is recognized as counted.
 // Case (Caches): the guide's way to count once: requests and replies of the transactions are lost.
 #[tokio::test]
 async fn count_once_counts_once_although_replies_are_lost() {
@@ -106,12 +106,12 @@ async fn count_once_counts_once_although_replies_are_lost() {
     let trace = tap.trace().text();
     let lost = |mark: &str| trace.matches(mark).count();
     assert_eq!((lost("[[inject DROP_REPLY]]"), lost("[[inject DROP_BEFORE]]")), (5, 5), "{trace}");
-    // Five are found to be counted by an attempt whose reply was lost.
+    // Five orders had been counted by an attempt whose reply was lost.
     assert_eq!(text, "60 deliveries of 20 orders: 15 new ones, count 20\n");
 }
 
-/// What a Java provider and consumer of Dubbo would write: the names are those of `java.net.URLEncoder`, and a provider
-/// whose session has ended is there again.
+/// The nodes are those that a Java provider and consumer of Dubbo would create: their names are encoded like those of
+/// `java.net.URLEncoder`. A provider whose session has ended is registered again.
 #[tokio::test]
 async fn the_registry_has_the_nodes_of_dubbo() {
     let server = TestingServer::start().await.unwrap();
@@ -130,7 +130,7 @@ async fn the_registry_has_the_nodes_of_dubbo() {
     ] {
         let created = format!("<- create2 OK path={registered} ");
         assert_eq!(trace.matches(&created).count(), times, "{registered}: {trace}");
-        // Ephemeral: a flag of 1.
+        // Flag 1 is an ephemeral node.
         let requests =
             trace.lines().filter(|line| line.contains(&format!("-> create2(15) {registered} ")));
         assert!(requests.clone().count() >= times, "{trace}");
@@ -138,8 +138,8 @@ async fn the_registry_has_the_nodes_of_dubbo() {
     }
 }
 
-/// kazoo's `Lock`, in its real client, and docent's with the names of the example: each waits for the other one, and no
-/// update is lost.
+/// kazoo's `Lock`, in its real client, and docent's lock with the example's node names: each waits for the other one,
+/// and no update is lost.
 #[tokio::test]
 async fn the_lock_excludes_a_program_with_kazoo() {
     let mut python = Command::new("python3");
@@ -172,7 +172,7 @@ async fn the_lock_excludes_a_program_with_kazoo() {
     client.delete_recursive(&chroot).await.unwrap();
 }
 
-/// The stale token must be the smaller one.
+/// Replaces the tokens, of which the stale one must be smaller.
 fn without_tokens(text: &str) -> String {
     let Some((before, rest)) = text.split_once("token ") else { return text.to_owned() };
     let (stale, rest) = rest.split_once(" is stale, ").unwrap();

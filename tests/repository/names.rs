@@ -27,7 +27,7 @@ fn last(path: &str) -> &str {
     path.rsplit("::").next().unwrap_or(path)
 }
 
-/// What a library shows of others: the paths after `pub use`.
+/// The items of other libraries that a library re-exports: the paths after `pub use`.
 fn shown(library: &str) -> BTreeSet<String> {
     let lines = lines(library).into_iter();
     lines
@@ -47,7 +47,7 @@ fn docent_has_every_type_of_the_client_and_the_recipes() {
     }
 }
 
-/// The machine takes the requests of the protocol: its users depend on `docent-protocol` too.
+/// The machine's methods take requests of the protocol, so its users depend on `docent-protocol` too.
 #[test]
 fn docent_has_the_types_of_the_protocol_that_its_signatures_have() {
     let outer = ["docent", "docent-session", "docent-recipes", "docent-testing"];
@@ -57,7 +57,7 @@ fn docent_has_the_types_of_the_protocol_that_its_signatures_have() {
         .map(|path| last(&path).to_owned())
         .collect();
     named.extend(outer.iter().flat_map(|library| types(library).into_keys()));
-    // Of the standard library.
+    // Names of the standard library.
     named.extend(["Item", "Sync"].map(String::from));
     let protocol = types("docent-protocol");
     let mut found = 0;

@@ -11,7 +11,7 @@ fn root() -> PathBuf {
     xtask::workspace::root()
 }
 
-/// The crates under a package, without its own.
+/// The dependencies of a package, without the package itself.
 fn dependencies(package: &str, more: &[&str]) -> BTreeSet<String> {
     let output = Command::new(env!("CARGO"))
         .current_dir(root())
@@ -62,8 +62,8 @@ fn all_sources() -> Vec<(PathBuf, String)> {
 
 // Layers.
 
-/// A package with arguments of cargo, one that it contains, and all crates that it may bring beyond those. The first of
-/// them it must bring.
+/// A package with arguments of cargo, an inner package that it contains, and the crates that it may add to those of the
+/// inner package. It must add the first of them.
 type Added<'a> = ((&'a str, &'a [&'a str]), Option<(&'a str, &'a [&'a str])>, &'a [&'a str]);
 
 #[test]
@@ -77,7 +77,7 @@ fn each_layer_and_feature_brings_the_crates_that_it_is_for() {
         (("docent-protocol", &[]), None, &["nom", "bytes", "memchr"]),
         // The machine needs no runtime.
         ((session, bare), Some(("docent-protocol", &[])), &["docent-protocol"]),
-        // MD5 is the one thing of SASL that is not written here.
+        // MD5 is the only part of SASL that is not implemented here.
         (
             (session, sasl_machine),
             Some((session, bare)),
@@ -105,7 +105,7 @@ fn each_layer_and_feature_brings_the_crates_that_it_is_for() {
             &["serde_json", "itoa", "memchr", "ryu", "serde", "serde_core", "zmij", "docent"],
         ),
         ((session, stream), Some((session, &[])), &["futures-core"]),
-        // `docent` has this dependency anyway, and the runtime of the client's thread.
+        // `docent` has the dependencies of these features anyway.
         (("docent", stream), Some(("docent", &[])), &[]),
         (("docent", blocking), Some(("docent", &[])), &[]),
     ];
@@ -127,7 +127,7 @@ fn testing_and_conform_know_the_protocol_only() {
     }
 }
 
-/// An embedder pays for tokio and little else.
+/// A program that embeds docent pulls in tokio and little else.
 #[test]
 fn docent_has_at_most_22_dependencies() {
     let all = dependencies("docent", &[]);
@@ -138,7 +138,7 @@ fn docent_has_at_most_22_dependencies() {
     }
 }
 
-/// A build without C headers leaves it out.
+/// A build without C headers leaves the crate out.
 #[test]
 fn gssapi_is_no_default_member() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
@@ -175,8 +175,8 @@ fn clippy_forbids_reading_the_clock_in_session() {
     }
 }
 
-/// All of this comes from the client's `Runtime`; otherwise a client would need tokio, and no simulation of it could be
-/// repeated.
+/// Time, connections, tasks and random numbers come from the client's `Runtime`. Otherwise a client would need tokio,
+/// and no simulation of it could be repeated.
 #[test]
 fn clients_and_recipes_have_no_surroundings_but_their_runtime() {
     let foreign = ["tokio::time::", "tokio::net::", "tokio::spawn(", "getrandom::", "new_v4("];
@@ -192,8 +192,8 @@ fn clients_and_recipes_have_no_surroundings_but_their_runtime() {
     }
 }
 
-/// The border between the machine and its driver: no runtime on the machine's side, and no code that is there for a
-/// driver or for a platform only. SASL is a feature of the machine itself.
+/// The border between the machine and its driver: the machine has no runtime, and no code that exists only for a driver
+/// or a platform. SASL is a feature of the machine itself.
 #[test]
 fn the_machine_has_no_code_for_a_runtime() {
     let machine = sources(&root().join("session/src/machine"));
@@ -213,7 +213,8 @@ fn the_machine_has_no_code_for_a_runtime() {
     }
 }
 
-/// Types below, rules above: no file imports one with methods of `Session`, except for `session.rs`, which has its fields.
+/// Types are below, rules above: no file imports one with methods of `Session`, except `session.rs`, which has its
+/// fields.
 #[test]
 fn the_rules_of_the_machine_import_no_rules() {
     let machine = root().join("session/src/machine");
@@ -291,7 +292,7 @@ fn files() -> Vec<String> {
     files
 }
 
-/// The lines of a file that are prose: all of a document, and the comments of a source file.
+/// The prose of a file: all lines of a document, and the comments of a source file.
 fn prose(file: &str) -> Vec<(usize, String)> {
     let text = fs::read_to_string(root().join(file)).unwrap_or_default();
     let comment = match file.rsplit('.').next() {
@@ -310,7 +311,6 @@ fn prose(file: &str) -> Vec<(usize, String)> {
 /// Names in prose that look like a file of the repository, and are not.
 const NAMES_OF_OTHERS: [&str; 3] = ["docs.rs", "ClientCnxn.java", "a/b.rs"];
 
-/// A reader can open what a comment or a document refers to.
 #[test]
 fn references_lead_to_files_that_exist() {
     let files = files();
@@ -350,7 +350,7 @@ fn references_lead_to_files_that_exist() {
     assert!(missing.is_empty(), "no such files:\n{}", missing.join("\n"));
 }
 
-/// `docent` shows these pages as its own: what a reader copies names the crate of an application.
+/// `docent` shows these pages as its own, so an example must name the crate that an application depends on.
 #[test]
 fn examples_in_the_documentation_name_docent() {
     let inner = ["docent_protocol", "docent_session", "docent_recipes"];

@@ -1,10 +1,10 @@
-//! Certificates for the tests of TLS.
+//! Certificates for the TLS tests.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
 };
 
-/// The certificates of a test.
+/// A certificate authority.
 pub struct Authority {
     pub issuer: Issuer<'static, KeyPair>,
     pub pem: String,

@@ -1,4 +1,4 @@
-//! Two peers that take one lock from each other as fast as they can.
+//! Two peers that contend for one lock as fast as they can.
 
 use super::history::History;
 use super::peer::Peer;

@@ -1,4 +1,4 @@
-//! Every exclusive lock, for rules that all of them have.
+//! Every exclusive lock, for rules that hold for all of them.
 
 use std::sync::Arc;
 

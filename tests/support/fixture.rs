@@ -124,7 +124,7 @@ impl Fixture {
         self.tap.trace().since(since).iter().filter(|record| record.is_request(op)).count()
     }
 
-    /// The requests of a client after `since`, but pings and its handshake.
+    /// The requests of a client after `since`, except pings and its handshake.
     pub fn sent(&self, label: &str, since: u64) -> Vec<OpCode> {
         let trace = self.tap.trace().since(since);
         let requests = trace.iter().filter(|record| &*record.client == label);
@@ -140,14 +140,14 @@ impl Fixture {
         .await;
     }
 
-    /// Everyone may do everything with a node but this.
+    /// Allows everyone all operations on a node except these.
     pub async fn forbid(&self, operator: &Client, path: &str, perms: Perms) {
         let perms = Perms::from_number(Perms::ALL.number() & !perms.number());
         let acl = [Acl { perms, ..acl::OPEN_ACL_UNSAFE[0] }];
         operator.set_acl(path, &acl, None).await.unwrap();
     }
 
-    /// Everyone may do everything with a node.
+    /// Allows everyone all operations on a node.
     pub async fn allow_all(&self, operator: &Client, path: &str) {
         operator.set_acl(path, acl::OPEN_ACL_UNSAFE, None).await.unwrap();
     }
@@ -173,7 +173,7 @@ impl Fixture {
         self.children(&format!("{}/locks", self.path), count).await
     }
 
-    /// The operations that a client has sent, a letter each.
+    /// The operations that a client has sent, one letter each.
     pub fn sequence(&self, label: &str) -> String {
         let letter = |record: &Record| {
             [

@@ -10,7 +10,7 @@ use super::{DEADLINE, fixture::Fixture, within_deadline};
 /// The configuration of a server that expires no session by itself.
 pub fn config_without_expiry() -> server::Config {
     server::Config {
-        // Sessions expire at multiples of it.
+        // Sessions expire only at multiples of the tick time.
         tick_time: Duration::from_secs(3600),
         min_session_timeout: Some(Duration::from_secs(1)),
         ..Default::default()
@@ -39,7 +39,7 @@ pub async fn give_up_session(client: &Client, tap: &TapClient) {
     wait_until_given_up(client, tap).await;
 }
 
-/// As [`give_up_session`], with the port closed already and the connection cut by a fault.
+/// Like [`give_up_session`], when the port is closed already and a fault has cut the connection.
 pub async fn wait_until_given_up(client: &Client, tap: &TapClient) {
     let mut state = client.state();
     let lost = state.wait_for(|state| *state == Some(ConnectionState::Lost));

@@ -1,8 +1,8 @@
 //! The holds of locks, as their clients report them, and whether they obey the rules: mutual exclusion and
 //! growing fencing tokens.
 //!
-//! A hold is recorded from the moment its *answer* arrived to the moment before its release was
-//! *asked for*. That is never longer than the hold was, so two holds that overlap here did overlap.
+//! A hold is recorded from the moment its *answer* arrived to the moment before its release was *requested*. That is
+//! never longer than the hold itself, so two holds that overlap here did overlap.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ pub struct Hold {
     pub path: String,
     pub holder: String,
     pub mode: Mode,
-    /// The fencing token, if it was asked for.
+    /// The fencing token, if the test has read it.
     pub token: Option<i64>,
     pub acquired: Instant,
     /// `None`: never released while the history was written.

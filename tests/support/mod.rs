@@ -125,7 +125,7 @@ pub async fn polled<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     .await
 }
 
-/// As [`eventually`], outside a runtime.
+/// Like [`eventually`], outside a runtime.
 pub fn eventually_blocking<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let deadline = std::time::Instant::now() + DEADLINE;
     loop {

@@ -1,6 +1,6 @@
-//! Drives a peer: a process that runs locks and other recipes on command, a line each.
+//! Drives a peer: a process that runs locks and other recipes on command, one line each.
 //!
-//! There are two of them, ours (`tools/recipe_peer.rs`) and its twin around real Curator
+//! There are two of them, docent's (`tools/recipe_peer.rs`) and its counterpart with real Curator
 //! (`tests/java/CuratorPeer.java`), with the same commands and replies, so a test is written once.
 //!
 //! ```text
@@ -30,7 +30,7 @@ use super::{real, within_deadline};
 pub enum Side {
     /// Curator.
     Java,
-    /// Ours.
+    /// docent.
     Docent,
 }
 
@@ -50,7 +50,7 @@ impl Side {
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     pub session: Duration,
-    /// Of `RetryNTimes(retries, 100 ms)`.
+    /// For `RetryNTimes(retries, 100 ms)`.
     pub retries: u32,
 }
 
@@ -63,7 +63,7 @@ impl Default for Options {
 /// A running peer. Dropping it kills the process.
 pub struct Peer {
     name: String,
-    /// Held to be killed on drop.
+    /// Kept because its drop kills the process.
     process: Child,
     commands: mpsc::UnboundedSender<String>,
     next_id: AtomicU64,
@@ -96,12 +96,12 @@ pub struct Event {
 }
 
 impl Peer {
-    /// A peer around Curator.
+    /// A Curator peer.
     pub async fn java(connect: &str, options: Options) -> Self {
         Self::start(Side::Java, "java", connect, options).await
     }
 
-    /// A peer of our own.
+    /// A docent peer.
     pub async fn docent(connect: &str, options: Options) -> Self {
         Self::start(Side::Docent, "docent", connect, options).await
     }
@@ -125,7 +125,7 @@ impl Peer {
         peer
     }
 
-    /// Drives any program that speaks the lines.
+    /// Drives any program that has this protocol.
     pub fn spawn(name: &str, mut command: Command) -> Self {
         let mut process = command
             .stdin(Stdio::piped())
@@ -154,7 +154,7 @@ impl Peer {
         &self.name
     }
 
-    /// Sends a command at once; the future is its answer, whenever it is awaited.
+    /// Sends a command at once. Its answer can be awaited at any time.
     ///
     /// Commands go out in the order of these calls.
     pub fn send(&self, command: impl fmt::Display) -> Answer {
@@ -167,7 +167,7 @@ impl Peer {
                 said.waiting.insert(id.clone(), sender);
             }
         }
-        // If the process is gone, the answer says so.
+        // If the process is gone, the answer reports it.
         let _ = self.commands.send(format!("{id} {command}\n"));
         Answer {
             question: format!("{}: {command}", self.name),
@@ -187,7 +187,7 @@ impl Peer {
         reply.ok().parse().unwrap_or_else(|_| panic!("{}: no number: {reply:?}", self.name))
     }
 
-    /// Whether the peer says that it holds the lock.
+    /// Whether the peer reports that it holds the lock.
     pub async fn held(&self, handle: &str) -> bool {
         match self.ask(format!("held {handle}")).await.ok() {
             "true" => true,
@@ -196,17 +196,17 @@ impl Peer {
         }
     }
 
-    /// The participants of a lock, in lock order; none if there is no such lock.
+    /// The participants of a lock, in lock order; empty if there is no such lock.
     pub async fn participants(&self, handle: &str) -> Vec<String> {
         self.ask(format!("participants {handle}")).await.list_or_no_node()
     }
 
-    /// The children of a node; none if there is no such node.
+    /// The children of a node; empty if there is no such node.
     pub async fn children(&self, path: &str) -> Vec<String> {
         self.ask(format!("children {path}")).await.list_or_no_node()
     }
 
-    /// The first event, of all since the start, whose text begins with these words.
+    /// The first event since the start whose text begins with these words.
     pub async fn event(&self, words: &str) -> Event {
         self.events().next(words).await
     }
@@ -224,12 +224,12 @@ impl Peer {
         events
     }
 
-    /// Ends the session and waits until the process has ended well.
+    /// Ends the session and waits until the process has ended successfully.
     pub async fn close(mut self) {
         self.end().await;
     }
 
-    /// As [`close`](Self::close); its events can be read afterwards.
+    /// Like [`close`](Self::close), but its events can be read afterwards.
     pub async fn end(&mut self) {
         let _ = self.commands.send("close close\n".to_owned());
         self.event("closed").await;
@@ -253,7 +253,7 @@ impl fmt::Debug for Peer {
     }
 }
 
-/// The answer to one command, perhaps yet to come.
+/// The answer to one command; it may not have arrived yet.
 pub struct Answer {
     question: String,
     receiver: oneshot::Receiver<Reply>,
@@ -271,8 +271,8 @@ impl Answer {
         })
     }
 
-    /// Whether it is not there yet. Only a condition about something else can prove that it will
-    /// not be: see [`Peer::participants`].
+    /// Whether the answer has not arrived yet. Only another condition can prove that it will not arrive: see
+    /// [`Peer::participants`].
     pub fn is_pending(&mut self) -> bool {
         self.receiver.is_empty() && !self.receiver.is_terminated()
     }
@@ -291,13 +291,13 @@ pub struct Reply {
 pub enum Outcome {
     /// Done, with a result or an empty text.
     Ok(String),
-    /// The time was up.
+    /// The timeout elapsed.
     TimedOut,
     /// Not done.
     Error { kind: String, text: String },
 }
 
-/// As the peer said it.
+/// The line that the peer wrote.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -318,7 +318,7 @@ impl Reply {
         }
     }
 
-    /// Whether it was done; false if the time was up.
+    /// Whether the command succeeded; false if it timed out.
     #[track_caller]
     pub fn is_ok(&self) -> bool {
         match &self.outcome {
@@ -347,8 +347,8 @@ impl Reply {
         items
     }
 
-    /// As [`Reply::list`], but an empty one if there is no node: the server removes the container
-    /// of a lock soon after the last participant has left.
+    /// Like [`Reply::list`], but empty if there is no node: the server removes the container of a lock soon after the
+    /// last participant has left.
     #[track_caller]
     pub fn list_or_no_node(&self) -> Vec<String> {
         match &self.outcome {
@@ -381,7 +381,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// The next event whose text begins with these words; the ones before it are passed over.
+    /// The next event whose text begins with these words; earlier events are skipped.
     pub async fn next(&mut self, words: &str) -> Event {
         let what = format!("{}: event {words}", self.name);
         within_deadline(&what, async {
@@ -396,7 +396,7 @@ impl Events {
         .await
     }
 
-    /// Every event so far that this subscription has not passed.
+    /// Every event so far that this subscription has not returned or skipped.
     pub fn drain(&mut self) -> Vec<Event> {
         let said = self.shared.state.lock().unwrap();
         let events = said.events[self.seen..].to_vec();
@@ -443,7 +443,7 @@ impl Shared {
         }
     }
 
-    /// All waits fail.
+    /// Makes all waits fail.
     fn end(&self) {
         let mut said = self.state.lock().unwrap();
         said.ended = true;
@@ -467,7 +467,7 @@ async fn read_lines(output: impl AsyncRead + Unpin, errors: JoinHandle<()>, shar
     while let Ok(Some(line)) = lines.next_line().await {
         shared.line(&line, Instant::now());
     }
-    // The last words of a process that died say why, and come by another way.
+    // A process that died explains it on standard error, which is read by another task.
     let _ = timeout(LAST_WORDS, errors).await;
     shared.end();
 }
@@ -497,7 +497,7 @@ pub fn docent_program() -> PathBuf {
     xtask::example("recipe_peer").unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A child of a dead process may keep its standard error open for ever.
+/// A limit, because a child of a dead process may keep its standard error open for ever.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Enough of a stack trace to recognise its cause.

@@ -1,7 +1,7 @@
-//! Real ZooKeeper servers: the one of this test run, and private ones to stop and kill.
+//! Real ZooKeeper servers: the one of this test run, and private ones that tests stop and kill.
 //!
-//! `cargo xtask test` sets the environment. Without it, a test that asks for a server gets `None`,
-//! and that is reported loudly and counted (`DOCENT_TEST_SKIPS`): a test must then return.
+//! `cargo xtask test` sets the environment. Without it, a test that needs a server receives `None`, which is reported
+//! and counted as a skip (`DOCENT_TEST_SKIPS`): the test must then return.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
@@ -46,7 +46,7 @@ pub fn is_real() -> bool {
     env::var_os("DOCENT_TEST_CONNECT").is_some()
 }
 
-/// On a thread of its own: a server must outlive the runtime of the test that needed it first.
+/// Runs on a thread of its own: the server must outlive the runtime of the test that needed it first.
 fn start_embedded() -> String {
     let (sender, receiver) = std::sync::mpsc::channel();
     thread::spawn(move || {
@@ -106,8 +106,8 @@ pub fn unique_path(stem: &str) -> String {
     format!("/docent-test-{}-{number}-{random:016x}/{stem}", std::process::id())
 }
 
-/// libtest names a test's thread after the test, unless it runs all in the main one
-/// (`--test-threads=1`): then it is the place that asked, which tests made by one macro share.
+/// libtest names a test's thread after the test, unless it runs all tests in the main thread (`--test-threads=1`). Then
+/// the name is the location of the call, which tests made by one macro share.
 #[track_caller]
 fn current_test() -> String {
     let program = env::args().next().unwrap_or_default();
@@ -189,7 +189,7 @@ impl RealServer {
         self.server.as_ref().expect("a call on this server was dropped while it ran")
     }
 
-    /// Processes and files block, and the peers' pipes must be read meanwhile.
+    /// Runs an action on a thread for blocking work, because the peers' pipes must be read meanwhile.
     async fn with(&mut self, action: fn(&mut Server) -> xtask::Result<()>) {
         let mut server = self.server.take().expect("a call on this server was dropped");
         let (server, outcome) = spawn_blocking(move || {
@@ -216,13 +216,13 @@ impl RealEnsemble {
         Self::start_with(Settings::default())
     }
 
-    /// One whose members have more configuration and properties.
+    /// An ensemble whose members have additional configuration and properties.
     #[track_caller]
     pub fn start_with(more: Settings) -> impl Future<Output = Option<Self>> {
         Self::start_of(3, more)
     }
 
-    /// One of another size.
+    /// An ensemble of another size.
     #[track_caller]
     pub fn start_of(size: usize, more: Settings) -> impl Future<Output = Option<Self>> {
         let java = java();

@@ -1,4 +1,4 @@
-//! The events of `tracing` that happen on the thread of a test.
+//! The `tracing` events on the thread of a test.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ impl Visit for Fields {
     }
 }
 
-/// Collects the events of a level whose target contains a text.
+/// Collects the events of a level whose target contains a given text.
 #[derive(Clone)]
 pub struct Traced {
     level: Level,
@@ -35,8 +35,8 @@ impl Traced {
     /// Begins to collect, until the guards are dropped.
     pub fn start(level: Level, target: &'static str) -> (Self, impl Sized) {
         let traced = Self { level, target, events: Arc::default() };
-        // While there is only one subscriber, tracing asks the thread that comes to a callsite first: that of another
-        // test has none, and would disable the callsite here too.
+        // With a single subscriber, `tracing` lets the first thread at a callsite decide whether it is enabled: the
+        // thread of another test has no subscriber, and would disable the callsite here too.
         let second = Dispatch::new(traced.clone());
         let guard: DefaultGuard = tracing::subscriber::set_default(traced.clone());
         (traced, (guard, second))

@@ -1,4 +1,4 @@
-//! Permissions, and the ids of a client.
+//! Permissions, and the identities of a client.
 
 use super::{Fixture, refused};
 use crate::*;
@@ -41,7 +41,7 @@ async fn credentials_open_nodes_that_are_closed_to_others(fixture: Fixture) {
         stranger.create(&format!("{path}/x"), b"", CreateMode::Persistent).await,
         ErrorKind::NoAuth,
     );
-    // The ACL of the parent decides about the delete.
+    // Deletes are permitted by the ACL of the parent.
     stranger.add_auth("digest", b"alice:secret").await.unwrap();
     assert_eq!(stranger.get_data(&path).await.unwrap().data, "x");
 }
@@ -60,7 +60,7 @@ async fn the_server_reports_the_ids_of_a_client(fixture: Fixture) {
     assert_eq!(schemes(fixture.client.who_am_i().await.unwrap()), [digest, ip]);
 }
 
-/// The state is final.
+/// An unknown scheme ends the client for good.
 async fn credentials_of_no_scheme_end_the_client(fixture: Fixture) {
     let client = fixture.another().await;
     assert_eq!(client.add_auth("nosuch", b"x").await.unwrap_err().kind(), ErrorKind::AuthFailed);
@@ -76,7 +76,7 @@ async fn the_configuration_is_there_and_closed_to_change(fixture: Fixture) {
     refused(fixture.client.reconfig(change, None).await, ErrorKind::ReconfigDisabled);
 }
 
-/// CVE-2024-23944: an event of a node that the client may not read is not sent, and still ends a one-shot watch.
+/// CVE-2024-23944: the event of a node that the client may not read is not sent, but still ends a one-shot watch.
 // Case (Pitfalls of the wire, 37): an event that the ACL filters.
 async fn an_event_that_the_acl_hides_ends_its_watch_in_silence(fixture: Fixture) {
     let owner = &fixture.client;
@@ -96,7 +96,7 @@ async fn an_event_that_the_acl_hides_ends_its_watch_in_silence(fixture: Fixture)
     owner.set_data(&path, b"seen", None).await.unwrap();
     let event = within_deadline("an event", always.next()).await.unwrap();
     assert_eq!(event.event_type, EventType::NodeDataChanged);
-    // Reading the nodes again shows what the ACL has hidden.
+    // Reading the nodes again shows the changes that the ACL has hidden.
     assert_eq!(other.get_data(&path).await.unwrap().data, "seen");
     assert_eq!(once.try_next(), None, "its watch is gone from the server");
 }

@@ -30,7 +30,7 @@ async fn names_may_have_any_letter_of_the_basic_plane(fixture: Fixture) {
     }
 }
 
-/// The server appends digits to the name, so it may be empty or consist of dots before.
+/// The server appends digits, so the name before them may be empty or consist of dots.
 async fn a_sequential_name_may_be_empty_or_dots(fixture: Fixture) {
     let parent = fixture.node("s", b"").await;
     for name in ["", ".", ".."] {

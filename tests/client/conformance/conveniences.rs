@@ -1,4 +1,4 @@
-//! Methods that send several requests, and handles on a part of the tree.
+//! Methods that send several requests, and clients with a chroot.
 
 use super::{Fixture, parents, refused};
 use crate::*;
@@ -22,7 +22,7 @@ async fn missing_parents_are_created_with_the_node(fixture: Fixture) {
     let error =
         refused(client.create(&below, b"", parents()).await, ErrorKind::NoChildrenForEphemerals);
     assert_eq!(error.path(), Some(&*format!("{path}/d")));
-    // A name of digits alone is valid.
+    // The digits alone are a valid name.
     let mode = CreateMode::PersistentSequential;
     let path = client
         .create(&fixture.path("s/t/"), b"", CreateOptions::new(mode).with_parents())
@@ -56,7 +56,7 @@ async fn parents_have_the_mode_and_acl_asked_for(fixture: Fixture) {
     assert!(client.get_children(&fixture.path("x/y/z")).await.unwrap().is_empty());
 }
 
-/// A client that may create nodes in a directory needs no permission above it.
+/// A client that may create nodes in a directory needs no permission for its ancestors.
 async fn ancestors_that_exist_need_no_permission(fixture: Fixture) {
     let top = fixture.node("top", b"").await;
     let shared = fixture.node("top/shared", b"").await;
@@ -94,7 +94,8 @@ async fn a_chroot_is_created_with_the_parents(fixture: Fixture) {
         refused(app.create("/a/b", b"", CreateMode::Persistent).await, ErrorKind::NoNode),
         refused(app.get_data("/a").await, ErrorKind::NoNode),
         refused(app.transaction().check("/a", None).commit().await, ErrorKind::NoNode),
-        // The node belongs to another client, with an existing chroot or without one.
+        // The missing node is outside the chroot: it belongs to another client, with an existing
+        // chroot or without one.
         refused(
             app.transaction().check_of(&fixture.client, &missing, None).commit().await,
             ErrorKind::NoNode,
@@ -142,7 +143,7 @@ async fn a_tree_is_deleted_whatever_is_in_it(fixture: Fixture) {
     assert!(client.exists(&fixture.path("t")).await.unwrap().is_none());
     assert!(client.exists(&beside).await.unwrap().is_some());
     client.delete_recursive(&fixture.path("t")).await.unwrap();
-    // This is the node of a chroot.
+    // The node is the root of a chroot.
     let app = client.with_chroot(&fixture.path("app")).unwrap();
     app.create("/a/b", b"", parents()).await.unwrap();
     app.delete_recursive("/").await.unwrap();
@@ -152,7 +153,7 @@ async fn a_tree_is_deleted_whatever_is_in_it(fixture: Fixture) {
     refused(client.delete_recursive("/zookeeper/quota").await, ErrorKind::BadArguments);
 }
 
-/// The id is granted permissions by a client that cannot use them.
+/// A client without the credentials grants permissions to the id.
 async fn the_digest_of_credentials_is_the_id_of_their_owner(fixture: Fixture) {
     for credentials in ["alice:secret", "bob:with:colons", "jörg:pässword"] {
         let id = acl::digest_id(credentials);

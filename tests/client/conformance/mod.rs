@@ -1,7 +1,7 @@
-//! What each operation does and how it fails, on a server.
+//! The effect and the errors of each operation, on a server.
 //!
-//! The tests know only the [`server`] that they run on, so any server can be tested by them:
-//! what a real ZooKeeper answers is what every other one has to.
+//! The tests know only the [`server`] that they run on, so any server can be tested with them: each
+//! server must answer as a real ZooKeeper does.
 
 use docent_testing::server::Config as ServerConfig;
 use std::{cell::Cell, sync::OnceLock};
@@ -67,7 +67,7 @@ fn embedded(version: Version) -> &'static str {
     let server = &SERVERS[usize::from(matches!(version, Version::V3_9))];
     server.get_or_init(|| {
         let (connect, connected) = std::sync::mpsc::channel();
-        // A test ends with its runtime; the server stays.
+        // The runtime of a test ends with the test; the server must outlive it.
         std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -87,7 +87,7 @@ fn embedded(version: Version) -> &'static str {
     })
 }
 
-/// A client, and a node below which no other test works.
+/// A client, and a node that no other test uses.
 struct Fixture {
     client: Client,
     base: String,
@@ -108,12 +108,10 @@ impl Fixture {
         }
     }
 
-    /// A path below the node.
     fn path(&self, name: &str) -> String {
         format!("{}/{name}", self.base)
     }
 
-    /// Creates a persistent node.
     async fn node(&self, name: &str, data: &[u8]) -> String {
         self.client.create(&self.path(name), data, CreateMode::Persistent).await.unwrap()
     }
@@ -134,7 +132,7 @@ async fn client(connect: &str) -> Client {
     config.connect().await.unwrap()
 }
 
-/// Of a persistent node and its missing parents.
+/// Options that create a persistent node and its missing parents.
 fn parents() -> CreateOptions<'static> {
     CreateOptions::new(CreateMode::Persistent).with_parents()
 }

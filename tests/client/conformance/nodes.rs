@@ -168,14 +168,14 @@ async fn ephemerals_are_listed_by_a_prefix_of_text(fixture: Fixture) {
     assert!(fixture.another().await.get_ephemerals("/").await.unwrap().is_empty(), "its own only");
 }
 
-/// The path need not exist.
+/// The server does not check that the path exists.
 // Case (Pitfalls of the wire, 43): sync is like a write.
 async fn sync_looks_at_no_path(fixture: Fixture) {
     fixture.client.sync(&fixture.base).await.unwrap();
     fixture.client.sync(&fixture.path("none")).await.unwrap();
 }
 
-/// Each path is sent with the chroot and returned without.
+/// The chroot is added to each path that is sent and removed from each path that is returned.
 async fn a_chroot_is_in_front_of_every_path(fixture: Fixture) {
     let client = fixture.chrooted().await;
     assert_eq!(client.create("/a", b"x", CreateMode::Ephemeral).await.unwrap(), "/a");
@@ -187,7 +187,7 @@ async fn a_chroot_is_in_front_of_every_path(fixture: Fixture) {
     assert_eq!(client.get_ephemerals("/").await.unwrap(), ["/a"]);
     let error = refused(client.get_data("/none").await, ErrorKind::NoNode);
     assert_eq!(error.path(), Some("/none"));
-    // Outside every chroot.
+    // This node is outside every chroot.
     client.get_config().await.unwrap();
 }
 

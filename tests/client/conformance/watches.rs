@@ -75,7 +75,7 @@ async fn watches_are_asked_for_and_removed_by_their_kind(fixture: Fixture) {
     drop(watcher);
 }
 
-/// Several kinds on one path, on a server of any version: each reports its own events
+/// Watches of several kinds on one path, on a server of any version: each reports its own events
 /// (ZOOKEEPER-4466, ZOOKEEPER-4475).
 // Case (What broke other clients): a one-shot watch silences a recursive one.
 async fn watches_of_all_kinds_share_a_path(fixture: Fixture) {
@@ -95,7 +95,7 @@ async fn watches_of_all_kinds_share_a_path(fixture: Fixture) {
         } else {
             assert_eq!(event, (EventType::NodeCreated, child.clone()));
         }
-        // The event of a one-shot watch has ended neither of the other watches.
+        // The event of a one-shot watch leaves the other watches in place.
         change(&fixture.client, &path).await;
         assert_eq!(next(&mut stays).await.0, EventType::NodeDataChanged);
         fixture.client.delete(&child, None).await.unwrap();
@@ -131,7 +131,7 @@ async fn a_recursive_watch_reports_all_below(fixture: Fixture) {
     assert_eq!(next(&mut watcher).await, (EventType::NodeDeleted, path));
 }
 
-/// The other watches of the path still report after one has gone.
+/// The other watches of the path still report after one has been removed.
 async fn a_watch_that_goes_leaves_the_others(fixture: Fixture) {
     let path = fixture.node("a", b"").await;
     let recursive =

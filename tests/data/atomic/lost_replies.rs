@@ -1,4 +1,4 @@
-//! Writes whose request or reply is lost: the outcome is `Unknown` unless a read shows it, and no write is applied twice.
+//! Writes whose request or reply is lost: the outcome is `Unknown` unless a read shows it. No write is applied twice.
 
 use docent::{ConnectionState, SharedCount};
 
@@ -16,7 +16,7 @@ fn is_unknown<T: std::fmt::Debug>(result: Result<T, Error>) {
     assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
 }
 
-/// Loses a request, and makes a change before the client is connected again.
+/// Loses a request or its reply, and makes a change before the client is connected again.
 async fn lose_and_change<T>(
     fixture: &Fixture,
     tap: &TapClient,
@@ -40,7 +40,7 @@ async fn lose_and_change<T>(
     result
 }
 
-/// Shared values and barriers: in Curator, the write is repeated. Here, too, if nothing has changed since.
+/// Shared values and barriers: Curator repeats the write. docent repeats it only if nothing has changed since.
 // Case (Found in docent itself): a write of a shared value, and a barrier that was set or removed,
 // whose first reply was lost, undid a later change of another client.
 async fn a_blind_write_without_a_reply_undoes_no_later_one(fixture: Fixture) {
@@ -66,7 +66,7 @@ async fn a_blind_write_without_a_reply_undoes_no_later_one(fixture: Fixture) {
         lose_and_change(&fixture, &tap, &a, fault(), set, unchanged).await.unwrap();
         barrier.remove_barrier().await.unwrap();
         let change = async |observer: &Client| {
-            // Set if the create has arrived, and removed.
+            // Creates the barrier, unless the client's create has arrived, and removes it.
             let _ = observer.create(&barrier_path, b"", mode).await;
             observer.delete(&barrier_path, None).await.unwrap();
         };
@@ -87,7 +87,7 @@ async fn a_blind_write_without_a_reply_undoes_no_later_one(fixture: Fixture) {
     }
 }
 
-/// A barrier below a missing parent was not written, unless the parent was there before and is deleted since.
+/// The missing parent proves that the barrier was not written, unless the parent existed before and was deleted since.
 async fn a_lost_create_below_a_missing_parent_is_repeated(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     fixture.create_path(&a).await;

@@ -1,5 +1,5 @@
-//! Atomic values and numbers. Tests ported from Curator's `TestDistributedAtomicLong` have the Java name above them. Cn:
-//! the defects of Curator in `docs/CURATOR.md`.
+//! Atomic values and numbers. Tests ported from Curator's `TestDistributedAtomicLong` have the Java name above them.
+//! Cn: a defect of Curator in `docs/CURATOR.md`.
 
 mod lost_replies;
 
@@ -12,7 +12,7 @@ on_both_servers! {
     a_dropped_promotion_leaves_no_lock_node
 }
 
-/// Enough retries for every fault of these tests.
+/// The retries are enough for every fault of these tests.
 pub(crate) fn lock_options() -> LockOptions {
     let policy = RetryNTimes::new(10, Duration::from_millis(100));
     LockOptions::default().with_retry_policy(policy).with_default_data("10.0.0.1")
@@ -37,13 +37,13 @@ pub(crate) async fn number(observer: &Client, path: &str) -> i64 {
     i64::from_be_bytes(node.data[..].try_into().unwrap())
 }
 
-/// Holds the next read of A back. Returns the time of the tap for [`overtake`].
+/// Delays the reply to A's next read. Returns the length of the tap's trace, for [`overtake`].
 fn hold_back_the_next_read(fixture: &Fixture) -> u64 {
     fixture.tap.inject(Fault::delay_reply(OpCode::GetData, DEADLINE).of("A"));
     fixture.tap.len()
 }
 
-/// Makes a change while the read of A is held back.
+/// Makes a change while the reply to A's read is delayed, then delivers it.
 async fn overtake(fixture: &Fixture, since: u64, change: impl AsyncFnOnce(&Client)) {
     let observer = fixture.observer().await;
     eventually("the read", async || {
@@ -99,7 +99,7 @@ async fn a_dropped_promotion_leaves_no_lock_node(fixture: Fixture) {
         let path = fixture.path.clone();
         let change = async |observer: &Client| write(observer, &path, 100).await;
         let attempt = polled(polls, counter.increment());
-        // The promoted attempt waits for the lock, for ever, unless it is dropped before.
+        // The promoted attempt waits for the lock until it is dropped.
         let waiting = tokio::time::timeout(Duration::from_secs(2), attempt);
         let (attempt, ()) = tokio::join!(waiting, overtake(&fixture, since, change));
         assert!(attempt.ok().flatten().is_none(), "it does not end by itself");

@@ -18,7 +18,7 @@ pub(crate) fn member(client: &Client, path: &str, quantity: usize) -> Distribute
 
 pub(crate) type Entering = JoinHandle<DistributedDoubleBarrier>;
 
-/// Starts to enter.
+/// Enters in a task.
 pub(crate) fn entering(mut member: DistributedDoubleBarrier) -> Entering {
     tokio::spawn(async move {
         member.enter().await.unwrap();
@@ -27,7 +27,7 @@ pub(crate) fn entering(mut member: DistributedDoubleBarrier) -> Entering {
     })
 }
 
-/// Starts to leave.
+/// Leaves in a task.
 pub(crate) fn leaving(mut member: DistributedDoubleBarrier) -> Entering {
     tokio::spawn(async move {
         member.leave().await.unwrap();
@@ -40,12 +40,10 @@ pub(crate) async fn done(what: &str, task: Entering) -> DistributedDoubleBarrier
     within_deadline(what, task).await.unwrap()
 }
 
-/// Waits until both members have entered, or left.
 pub(crate) async fn both(first: Entering, second: Entering) -> [DistributedDoubleBarrier; 2] {
     [done("the first", first).await, done("the second", second).await]
 }
 
-/// Leaves with two members.
 pub(crate) async fn both_leave(first: DistributedDoubleBarrier, second: DistributedDoubleBarrier) {
     both(leaving(first), leaving(second)).await;
 }

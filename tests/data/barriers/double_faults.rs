@@ -13,7 +13,7 @@ on_both_servers! {
     a_leave_is_dropped_at_every_poll
 }
 
-/// The session of the member that completes the number ends before it has created `ready`, and the other member leaves.
+/// The session of the member that completes the count ends before it has created `ready`, and the other member leaves.
 // Case (Found in docent itself): a member of a double barrier repeated the create of `ready` in its
 // next session: the barrier opened for a member that came alone.
 async fn a_barrier_is_not_opened_in_another_session(fixture: Fixture) {

@@ -1,5 +1,5 @@
 //! Barriers. Tests ported from Curator's `TestDistributedBarrier` and `TestDistributedDoubleBarrier` have the Java name
-//! above them. Cn: the defects of Curator in `docs/CURATOR.md`.
+//! above them. Cn: a defect of Curator in `docs/CURATOR.md`.
 
 pub(crate) mod double;
 mod double_faults;
@@ -30,7 +30,7 @@ async fn a_wait_is_dropped_at_every_poll(fixture: Fixture) {
     }
 }
 
-/// The client refuses each request for a while. That ends no wait, and opens no barrier.
+/// The client refuses every request for a while. This neither ends a wait nor opens a barrier.
 // Case (Found in docent itself): a wait at a barrier, an enter and a leave failed when the client's
 // queue was full.
 async fn a_full_queue_delays_a_wait_and_an_enter(fixture: Fixture) {

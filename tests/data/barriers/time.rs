@@ -1,5 +1,5 @@
-//! Durations of timed waits. The tests use tokio's paused clock, which advances only when all tasks are idle: so they do
-//! not depend on the speed of the machine.
+//! Durations of timed waits. The tests use tokio's paused clock, which advances only when all tasks are idle, so the
+//! speed of the machine does not matter.
 
 use tokio::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::*;
 /// Tolerance for replies, and for timers, which are up to a millisecond late.
 const TOLERANCE: Duration = ms(50);
 
-/// The steps in progress at the timeout may take one second more, without a connection.
+/// Without a connection, steps that are in progress at the timeout may take one second longer.
 const LAST_STEPS: Duration = ms(1000);
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
 //! A client and a mutex on smol: another executor, other sockets and timers, and no tokio runtime in the process. The
-//! same few methods put a client into a simulation, where time is virtual.
+//! same few trait methods run a client in a simulation, where time is virtual.
 //!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…).
 

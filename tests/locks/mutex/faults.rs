@@ -8,7 +8,7 @@ on_both_servers! {
     a_stopped_process_does_not_count_its_lock_as_held
 }
 
-/// A process that was stopped compares the clock before it counts the lock as held.
+/// After a stop, the process compares the clock before it reports the lock as held.
 // Case (Failure cases, 28): a process stopped for longer than its session.
 async fn a_stopped_process_does_not_count_its_lock_as_held(fixture: Fixture) {
     if !cfg!(unix) {
@@ -27,7 +27,7 @@ async fn a_stopped_process_does_not_count_its_lock_as_held(fixture: Fixture) {
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     };
     signal("-STOP");
-    // Granted after the server has expired the first session.
+    // The lock is granted after the server has expired the first session.
     second.ask(format!("acquire {handle}")).await.ok();
     let asked = first.send(format!("held {handle}"));
     signal("-CONT");
@@ -35,7 +35,8 @@ async fn a_stopped_process_does_not_count_its_lock_as_held(fixture: Fixture) {
     first.event(&format!("lost {handle}")).await;
 }
 
-/// Each step begins in time, or right behind the one before: all of them share the second behind the deadline.
+/// Each step begins before the deadline or directly after the previous step; all steps share one second after the
+/// deadline.
 // Case (Found in docent itself): with slow replies, each step of a timed acquire took up to a
 // second behind its deadline: three steps, 2.7 s.
 #[tokio::test]
@@ -48,7 +49,7 @@ async fn a_timed_acquire_with_slow_replies_takes_at_most_one_second_more() {
     }
     let acquired = mutex(&fixture, &b).acquire_timeout(Duration::ZERO).await;
     assert_eq!(acquired.unwrap_err().kind(), ErrorKind::Unanswered);
-    // The second has passed during the second reply: the third step, which would begin after 1.8 s, does not.
+    // The second reply comes more than one second after the deadline, so the third step does not begin.
     let watches = fixture.tap.trace().of("B").filter(|record| record.is_request(OpCode::GetData));
     assert_eq!(watches.iter().count(), 0);
     fixture.tap.clear_faults();

@@ -139,11 +139,11 @@ async fn a_custom_driver_orders_the_waiters(fixture: Fixture) {
     within_deadline("the waiter", waiting).await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// CURATOR-498, twice in a row: a create is sent in two sessions, and neither reply arrives. The search reads the owner of
-/// the second session's node: it is ours, and no third one is created.
+/// CURATOR-498, twice in a row: a create is sent in two sessions, and neither reply arrives. The search reads the owner
+/// of the second session's node: it is our own, and no third node is created.
 async fn a_node_of_an_earlier_session_is_not_taken_for_ours(fixture: Fixture) {
     let (client, tap) = fixture.client("A").await;
-    // A server may remove an empty container while the search hangs: then the second create is refused.
+    // A server may remove an empty container while the search hangs; the second create would then be refused.
     fixture.create_path(&client).await;
     let mutex = mutex(&fixture, &client);
     let before = fixture.tap.len();
@@ -218,7 +218,7 @@ async fn a_missing_node_is_deleted_once(fixture: Fixture) {
     }
 }
 
-/// The counter of a node's children stops at 2147483647, or wraps, and two contenders could hold the lock.
+/// The counter of a node's children stops or wraps at 2147483647; two contenders could then hold the lock.
 #[tokio::test]
 async fn an_exhausted_sequence_is_an_error_for_every_contender() {
     let server = docent_testing::TestingServer::start().await.unwrap();

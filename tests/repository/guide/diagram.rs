@@ -1,4 +1,4 @@
-//! A recording as a sequence diagram: its rows, and their form in Mermaid's language for editors.
+//! A recording as a sequence diagram: its rows, and their Mermaid source for editors.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ pub(super) enum Row {
     Note(String),
     /// Time passes.
     Pause(String),
-    /// A client holds the lock from here on, or no longer.
+    /// Whether a client holds the lock from here on.
     Holds {
         client: String,
         held: bool,
@@ -29,7 +29,7 @@ pub(super) struct Frame {
     pub(super) kind: Kind,
     /// The tap dropped it and cut the connection.
     pub(super) lost: bool,
-    /// The step of `LockInternals` that sent it, or that an event wakes.
+    /// The step of `LockInternals` that sent the frame, or that the event wakes.
     pub(super) step: Option<u64>,
     pub(super) text: String,
     pub(super) remark: Option<String>,
@@ -91,13 +91,13 @@ impl Diagram {
         self.remarks.push((client.to_owned(), event.to_owned(), remark.to_owned()));
     }
 
-    /// Rows for these frames, as far as they have their own order. Those of `first` come first, then the
-    /// others' in the order of their names: what two connections do at the same time may come in any. So may a
-    /// request and the reply of the one before it: each reply stands behind its request.
+    /// Adds rows for these frames in an order that is the same in each run. The frames of `first` come first, then
+    /// those of the other clients by name: frames of two connections may arrive in any order. Each reply follows its
+    /// own request directly: the next request may be sent before or after that reply arrives.
     ///
     /// # Panics
     ///
-    /// If the steps of the frames are not those that `traced` says the locks have taken meanwhile.
+    /// If the steps of the frames are not those in `traced`, which the locks reported meanwhile.
     pub(crate) fn frames<'a>(
         &mut self,
         first: &str,
@@ -159,7 +159,7 @@ impl Diagram {
         }
     }
 
-    /// A waiter whose time is over may look once more: the same listing and the same read are shown once.
+    /// A waiter that times out may list and read once more: rows that repeat the four rows before them are dropped.
     fn drop_repeated(&mut self) {
         const LOOK: usize = 4;
         let Some(start) = self.rows.len().checked_sub(2 * LOOK) else { return };
@@ -189,7 +189,7 @@ impl Diagram {
         self.rows.insert(at, Row::Pause(text.to_owned()));
     }
 
-    /// Inserts a pause before the first frame of a client behind the last note.
+    /// Inserts a pause before the first frame of a client after the last note.
     pub(crate) fn pause_before_first_frame(&mut self, of: &str, text: &str) {
         let note = self.rows.iter().rposition(|row| matches!(row, Row::Note(_))).unwrap();
         let is_frame = |row: &Row| matches!(row, Row::Frame(frame) if frame.client == of);
@@ -201,7 +201,7 @@ impl Diagram {
         self.rows.len()
     }
 
-    /// Removes the rows from a row on, except for the holds.
+    /// Removes all rows from `start` on, except for the holds.
     pub(crate) fn hide_frames_from(&mut self, start: usize) {
         let hidden = self.rows.split_off(start);
         self.rows.extend(hidden.into_iter().filter(|row| matches!(row, Row::Holds { .. })));
@@ -249,7 +249,7 @@ impl Diagram {
     }
 }
 
-/// What a trace says, in words.
+/// Parts of a trace, and the words that replace them.
 const SAID: [(&str, &str); 10] = [
     ("[[inject DROP_REPLY]]", ""),
     ("[[inject DELAY_BEFORE]]", ""),
@@ -264,7 +264,7 @@ const SAID: [(&str, &str); 10] = [
     ("mode=1", "persistent, recursive"),
 ];
 
-/// A line of the trace without what every line of its kind has.
+/// A line of the trace without the parts that every line of its kind has.
 fn words(line: &str) -> String {
     let text = line.split_once("-> ").or_else(|| line.split_once("<- ")).map_or(line, |it| it.1);
     let text = SAID.iter().fold(text.to_owned(), |text, (dry, plain)| text.replace(dry, plain));
@@ -281,7 +281,7 @@ fn words(line: &str) -> String {
         };
     let mut kept: Vec<String> = Vec::new();
     for word in text.split(' ').filter(|word| !word.is_empty()) {
-        // What ends a list or an item of it stays, also if the word before it does not.
+        // The end of a list or of one of its items stays, even if the word before it is removed.
         let bare = word.trim_end_matches([']', ',']);
         let end = &word[bare.len()..];
         let word = match bare {
@@ -306,7 +306,7 @@ fn words(line: &str) -> String {
             }
             _ => bare,
         };
-        // `create2(15)`: the number is the protocol's business.
+        // `create2(15)`: the number of the operation is left out.
         let word = match word.split_once('(') {
             Some((name, rest)) if rest.trim_end_matches(')').parse::<i32>().is_ok() => name,
             _ => word.strip_prefix("path=").unwrap_or(word),

@@ -11,7 +11,7 @@ const SIDE: f64 = 26.0;
 const SERVER: f64 = WIDTH - SIDE;
 /// The width of a letter at the size of 10.
 const LETTER: f64 = 6.0;
-/// The most letters of a line.
+/// The maximum number of letters in a line.
 const LETTERS: usize = 56;
 const LINE: f64 = 12.0;
 
@@ -74,7 +74,7 @@ impl Diagram {
             page.text((self.x(client), 18.0), "name middle", client);
             page.line((self.x(client), 24.0), (self.x(client), end), "life");
         }
-        // Centred, it would pass the edge.
+        // Centred text would cross the edge.
         page.text((WIDTH - 6.0, 18.0), "name end", "ZooKeeper");
         page.line((SERVER, 24.0), (SERVER, end), "life");
         page.draw(&picture.behind);
@@ -92,7 +92,7 @@ impl Diagram {
         SIDE + self.column(client) as f64 * step
     }
 
-    /// Explains what occurs in this diagram.
+    /// Explains the symbols that occur in this diagram.
     fn legend(&self, picture: &mut Picture) {
         let frames = || {
             self.rows.iter().filter_map(|row| match row {
@@ -146,7 +146,7 @@ fn cross(svg: &mut Svg, (x, y): Point) {
     svg.path(&format!("M{x} {y} m-5 -5 l10 10 m0 -10 l-10 10"), "cross");
 }
 
-/// The number of a step. The place is that of the left end of a line of text.
+/// Draws the number of a step, at the left end of a line of text.
 fn badge(svg: &mut Svg, (x, y): Point, radius: f64, class: &str, step: u64) {
     svg.circle((x + 9.0, y - 3.0), radius, class);
     svg.text((x + 9.0, y + 0.5), "number middle", &step.to_string());
@@ -166,7 +166,7 @@ impl Picture {
         self.y += height + 4.0;
     }
 
-    /// Room in which nothing is sent: the lifelines are interrupted.
+    /// A space in which nothing is sent: the lifelines are interrupted.
     fn pause(&mut self, text: &str) {
         let lines = wrapped(text, LETTERS - 6);
         let height = 34.0 + lines.len() as f64 * LINE;

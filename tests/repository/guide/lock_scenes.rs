@@ -30,7 +30,7 @@ pub(super) async fn five_waiters() -> Diagram {
     waiting[2].abort();
     let note = "D gives up, and deletes its node: E is woken, looks, and watches C";
     stage.until("D", note, has_read("E")).await;
-    // B's process dies. Its client would otherwise wait for the reply to a barrier.
+    // B's process dies. If it stayed on the stage, its client would wait for a barrier's reply.
     let session = clients[1].session().unwrap().session_id();
     stage.diagram.pause("B is silent for its whole session timeout");
     stage.vanish("B");

@@ -1,5 +1,5 @@
-//! The guide shows a run: its diagrams are recorded, and the committed ones equal those of a new run
-//! today. With `DOCENT_BLESS` set (`cargo xtask guide` does), they are written anew.
+//! The guide shows a run: its diagrams are recorded, and the committed ones equal those of a new run. With
+//! `DOCENT_BLESS` set (`cargo xtask guide` does so), they are written again.
 
 mod diagram;
 mod drawing;
@@ -54,7 +54,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
         .filter(|link| !link.is_empty() && !link.contains("://"))
 }
 
-/// A scene with a time limit in it may go otherwise on a machine that is busy, so it has several tries.
+/// A scene with a timeout may take another course on a busy machine, so it has several tries.
 const TRIES: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,7 +80,7 @@ async fn diagrams_are_what_a_run_makes_and_each_is_shown() {
     assert!(number > 10);
 }
 
-/// The table of the herd is the example's.
+/// The table of the herd has the numbers of the example.
 #[tokio::test]
 async fn the_herd_is_as_counted() {
     let example = xtask::example("herd").unwrap();
@@ -110,8 +110,8 @@ fn rust_files(directory: &Path, found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// The Rust code of the pages is in the examples or in the recipes, line by line. `// …` stands for lines that are left
-/// out, of the same file or of another one.
+/// Each line of Rust code on a page is in an example or in the recipes. `// …` stands for omitted lines; the lines
+/// after it may be from another file.
 #[test]
 fn snippets_are_parts_of_tested_code() {
     let root = xtask::workspace::root();
@@ -178,7 +178,7 @@ fn each_kind_of_error_has_advice() {
 #[test]
 fn chapters_are_listed_and_links_lead_somewhere() {
     if blessing() {
-        // Pictures may be on their way.
+        // Another test may still be writing the pictures.
         return;
     }
     let chapters = chapters();

@@ -1,4 +1,4 @@
-//! The scenes of the chapters, played.
+//! The scenes of the chapters.
 
 use std::{future::Future, pin::Pin};
 
@@ -23,7 +23,7 @@ use super::{
 
 /// Plays a scene; they are numbered in the order of the guide.
 pub(crate) async fn play(number: usize) -> Option<Diagram> {
-    // On the heap, one at a time: all of them in one future are more than the stack of a test.
+    // On the heap, one at a time: a future with all of them would exceed the stack of a test.
     let scene: Pin<Box<dyn Future<Output = Diagram>>> = match number {
         0 => Box::pin(session()),
         1 => Box::pin(persistent_watch()),
@@ -369,7 +369,7 @@ async fn semaphore() -> Diagram {
     stage.diagram
 }
 
-/// Whether it is a listing of two leases.
+/// Whether the fields are those of a listing of two leases.
 fn has_leases(fields: &[Field]) -> bool {
     let names = fields.iter().find_map(|field| match &field.value {
         Value::List(names) => Some(names),

@@ -1,4 +1,4 @@
-//! Where the scenes of the guide are played: an embedded server behind a tap, and clients with names.
+//! The stage for the scenes of the guide: an embedded server behind a tap, and clients with names.
 
 use std::{collections::BTreeSet, fmt::Debug, future::Future, time::Duration};
 
@@ -17,7 +17,7 @@ pub(crate) struct Stage {
     pub(crate) tap: Tap,
     clients: Vec<(TapClient, Client)>,
     pub(crate) diagram: Diagram,
-    /// The record that the next step begins with.
+    /// The first record of the next step.
     next: u64,
 }
 
@@ -29,7 +29,7 @@ impl Stage {
         Self { server, tap, clients: Vec::new(), diagram: Diagram::new(name, title), next: 0 }
     }
 
-    /// A client; its frames so far are part of no step.
+    /// Starts a client; the frames of its start belong to no step.
     pub(crate) async fn client(&mut self, label: &str) -> Client {
         let port = self.tap.client(label).await.unwrap();
         let config = Config::new(&port.connect_string()).unwrap();
@@ -49,7 +49,7 @@ impl Stage {
         clients.try_into().unwrap()
     }
 
-    /// As [`client`](Self::client), and its first frames are a step.
+    /// Like [`client`](Self::client), but its first frames are a step.
     pub(crate) async fn client_seen(&mut self, label: &str, note: &str) -> Client {
         let from = self.next;
         let client = self.client(label).await;
@@ -63,12 +63,12 @@ impl Stage {
         self.clients.iter().map(|(port, _)| port).find(|port| port.label() == label).unwrap()
     }
 
-    /// A client vanishes: its connection breaks, and it gets no other one.
+    /// Removes a client: its connection breaks, and it gets no new one.
     pub(crate) fn vanish(&mut self, label: &str) {
         self.clients.retain(|(port, _)| port.label() != label);
     }
 
-    /// Done before the scene: not shown.
+    /// Runs an action before the scene, without showing it.
     pub(crate) async fn before<T>(&mut self, done: impl Future<Output = T>) -> T {
         let value = done.await;
         self.settle().await;
@@ -77,7 +77,7 @@ impl Stage {
         value
     }
 
-    /// One step of the scene: the action of a client in a few words; then its frames.
+    /// One step of the scene: a note on the action of a client, then its frames.
     pub(crate) async fn step<T, E: Debug>(
         &mut self,
         who: &str,
@@ -89,7 +89,7 @@ impl Stage {
         value
     }
 
-    /// A step that goes on: shown once `wanted` has passed by.
+    /// A step whose action continues: it is shown once a `wanted` record has been seen.
     pub(crate) async fn until(
         &mut self,
         who: &str,
@@ -100,7 +100,7 @@ impl Stage {
         self.show(who, note).await;
     }
 
-    /// Done before the scene, and not shown; but the diagram knows its locks and their holders.
+    /// Runs an action before the scene. It is not shown, but the diagram knows its locks and their holders.
     pub(crate) async fn unseen<T, E: Debug>(
         &mut self,
         who: &str,
@@ -112,7 +112,7 @@ impl Stage {
         value
     }
 
-    /// As [`until`](Self::until), and not shown.
+    /// Like [`until`](Self::until), but not shown.
     pub(crate) async fn unseen_until(&mut self, who: &str, wanted: impl FnMut(&Record) -> bool) {
         let start = self.diagram.len();
         self.until(who, "not shown", wanted).await;
@@ -136,7 +136,7 @@ impl Stage {
         self.diagram.frames(who, shown.iter(), &steps::take_traced());
     }
 
-    /// Waits until all events of the server have arrived: they come before the reply to a request sent behind
+    /// Waits until all events of the server have arrived: they come before the reply to a request that is sent after
     /// them. A client without a session receives no more frames.
     async fn settle(&self) {
         for (_, client) in &self.clients {
@@ -146,10 +146,10 @@ impl Stage {
     }
 }
 
-/// A node that is never there.
+/// A node that never exists.
 const BARRIER: &str = "/barrier";
 
-/// How the locks of the scenes are set up: retries that do not make a reader wait.
+/// The options of the scenes' locks: retries with pauses too short for a reader to notice.
 pub(crate) fn options() -> LockOptions {
     LockOptions::default()
         .with_data("")

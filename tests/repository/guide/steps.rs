@@ -80,7 +80,7 @@ impl Visit for Traced {
     }
 }
 
-/// The parts of a name by which a node of `LockInternals` is known.
+/// The parts of a name by which a node of `LockInternals` is recognized.
 const NAMES: [&str; 3] = ["-lock-", "__READ__", "__WRIT__"];
 
 fn is_lock_node(path: &str) -> bool {
@@ -91,11 +91,11 @@ fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// A lock node, known by its path without the number.
+/// A lock node, identified by its path without the number.
 #[derive(Debug, Clone)]
 struct Node {
     client: String,
-    /// Its last create found no parent.
+    /// Its last create failed because the parent was missing.
     lacks_parent: bool,
     deleted: bool,
 }
@@ -107,7 +107,7 @@ pub(crate) struct Frames {
     bases: BTreeSet<String>,
     /// The paths of the nodes that have been held.
     held: BTreeSet<String>,
-    /// Those that had been held before the frames that come next.
+    /// The paths of the nodes that were held before the next frames.
     held_before: BTreeSet<String>,
 }
 
@@ -119,8 +119,8 @@ pub(crate) struct Begun {
 }
 
 impl Frames {
-    /// Compares these traced steps with those of the frames, which come next, and returns the holds that begin in them.
-    /// The inner mutex of a semaphore is no hold of its user.
+    /// Compares the traced steps with those of the next frames, and returns the holds that begin in these frames. The
+    /// inner mutex of a semaphore does not count as a hold.
     pub(crate) fn learn<'a>(
         &mut self,
         records: impl Iterator<Item = &'a Record>,
@@ -130,7 +130,7 @@ impl Frames {
         let decided: Vec<_> = decided.map(|it| it.path.clone()).collect();
         self.held_before.clone_from(&self.held);
         self.held.extend(decided.iter().cloned());
-        // The rows are made afterwards, from the state before.
+        // The rows are made later, from the state before these frames.
         let mut after = self.clone();
         let shown: BTreeSet<_> = records.filter_map(|record| after.step(record)).collect();
         let is_lock = |path: &str| is_lock_node(path) || after.bases.contains(path);
@@ -139,7 +139,7 @@ impl Frames {
         // No frame shows the decision, nor that a waiter is woken by the clock.
         let without_frame = BTreeSet::from([6, 8]);
         let missing = traced.difference(&shown).any(|step| !without_frame.contains(step));
-        // A dropped acquire leaves the queue in the background, without a trace.
+        // A dropped acquire leaves the queue in the background, which no event traces.
         let wrong = shown.difference(&traced).any(|step| *step != 9);
         assert!(!missing && !wrong, "traced {traced:?}, shown {shown:?}");
         let begun = decided.iter().filter(|path| !parent(path).ends_with("/locks"));
@@ -205,7 +205,7 @@ impl Frames {
         }
     }
 
-    /// Whether a client has a node in the queue of a lock, and did not hold it.
+    /// Whether a client has a node in the queue of a lock, and did not hold the lock before.
     fn waits(&self, client: &str, base: &str) -> bool {
         self.nodes.iter().any(|(start, node)| {
             let is_held = self.held_before.iter().any(|path| path.starts_with(start));
