@@ -1,4 +1,5 @@
-//! Guarded writes: applied only while the nodes of all their locks or of their leadership exist, and their tokens never go back.
+//! Guarded writes: applied only while the nodes of all their locks or of their leadership exist, and their tokens never
+//! go back.
 
 use std::collections::BTreeMap;
 

@@ -136,7 +136,7 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
     close_latch(worker, step.end, id, latch, &part).await;
 }
 
-/// The node and the participants that a latch reports are those of the servers.
+/// Checks that the node and the participants that a latch reports are those of the servers.
 async fn judge_report(worker: &Worker, latch: &LeaderLatch, id: &str, election: &str) {
     if let Some(path) = latch.our_path() {
         let core = worker.world.core();
