@@ -81,7 +81,7 @@ impl<'a> Operation<'a> {
 struct Version<'a> {
     value: &'a str,
     mzxid: u64,
-    /// The call after which, and the reply before which it was made.
+    /// The times of a call before it was made, and of a reply after that.
     window: (u64, u64),
 }
 
@@ -258,7 +258,7 @@ impl<'a> Register<'a, '_> {
         for write in free {
             match write.expected.map(|expected| expected.saturating_add(1)) {
                 None => sets.push(write.called),
-                // The calls are sorted backwards, so the earliest one is what remains.
+                // Later calls come first, so the earliest one remains.
                 Some(version) => drop(conditional.insert(version, write.called)),
             }
         }

@@ -56,8 +56,8 @@ impl Believed<'_> {
         if is_intruded && !planted::is("node-deleted-by-hand") {
             return Some("a node deleted by another client");
         }
-        // Only a server that has not heard of the end of a session renews it. If there was no leader, the next one has
-        // ended the session, later.
+        // An ended session is renewed only by a server that has not heard of its end. Without a leader, the next one
+        // ends the session, and so later than it was asked to.
         let lagging = core.answered_at(pid, &of.lags).unwrap_or(0);
         let heard_of = |at: &Nanos| of.over_at(gone_at.max(lagging).max(*at));
         let by_force = of.expired.get(&self.session).is_some_and(|at| now < heard_of(at));

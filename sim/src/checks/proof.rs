@@ -41,7 +41,7 @@ pub(crate) const PROVEN_DRIFT_PPM: i64 = 10_000;
 /// How long work goes on past the bound, with the planted fault `work-beyond-bound`: most servers end a session sooner.
 const OVERRUN: Duration = Duration::from_secs(3);
 
-/// When the work of a holder that compares the time after each step ends.
+/// When a holder that compares the time after each step ends its work.
 pub(crate) fn work_until(proven_until: Instant) -> Instant {
     if planted::is("work-beyond-bound") { proven_until + OVERRUN } else { proven_until }
 }

@@ -24,7 +24,7 @@ pub(crate) fn bound(plan: &ClientPlan) -> Nanos {
     (3 * failback_ms + plan.session_timeout_ms / 3 + 3_000) * MILLISECOND
 }
 
-/// The end of the time that [`follow`] needs, from the peace on.
+/// How long after the peace [`follow`] needs to judge a client.
 pub(crate) fn judged_after(plan: &ClientPlan) -> Nanos {
     SETTLED + bound(plan) + 3 * SECOND
 }

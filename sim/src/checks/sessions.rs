@@ -187,7 +187,7 @@ async fn follow_lease(world: World, pid: Pid, client: WeakClient) {
             _ => Duration::from_millis(300),
         };
         let from = lease.deadline().max(continued_at) + late_by;
-        // A close ends the lease at once, and the state only when it is answered.
+        // A close ends the lease at once, but the state changes only when it is answered.
         let is_over =
             client.now() > from + slack && state != ConnectionState::Lost && !lease.is_lost();
         (is_over && of_quorum.contains(&lease.session_id())).then_some((lease.session_id(), state))

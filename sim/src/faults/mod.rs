@@ -55,15 +55,15 @@ pub enum FaultKind {
     },
     /// A member applies changes only for its own clients' writes and for `sync`.
     Lag { member: usize, for_ms: u64 },
-    /// A member is cut off the other members. Its clients still reach it.
+    /// A member is cut off from the other members. Its clients still reach it.
     Isolate {
         /// The member; `None`: the leader at that time.
         member: Option<usize>,
         for_ms: u64,
     },
-    /// Nothing that one member sends arrives at another.
+    /// No message of one member arrives at another.
     CutMembers { from: usize, to: usize, for_ms: u64 },
-    /// A member is cut off its clients. The other members still reach it.
+    /// A member is cut off from its clients. The other members still reach it.
     IsolateFromClients { member: usize, for_ms: u64 },
     /// The servers reject the next requests.
     Throttle { requests: u32 },

@@ -39,7 +39,7 @@ pub(crate) fn empty<S>(seed: u64, rng: &mut Rng) -> Plan<S> {
             short_one_in: pick(rng, &[0, 0, 20, 3]),
         },
         puts_off_one_in: pick(rng, &[0, 0, 50, 8]),
-        // An eighth of the plans has hardly any fault: there, whatever ends, ends without a cause.
+        // An eighth of the plans has hardly any fault, for the rules of what must not end without a cause.
         peace_at_ms: if one_in(rng, 8) {
             1_500
         } else {

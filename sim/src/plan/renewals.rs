@@ -78,7 +78,7 @@ enum Sequence {
     Deposed,
     /// Replies come late, and then nothing comes any more, or the process is stopped.
     Late,
-    /// Replies come late, and then the member is cut off the others.
+    /// Replies come late, and then the member is cut off from the others.
     LateApart,
     /// The leader learns of a follower's clients too late: the tick is longer than the sessions' timeout. Replies come
     /// late.

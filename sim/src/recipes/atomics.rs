@@ -47,7 +47,7 @@ pub struct Step {
     pub op: Op,
     /// The number of further attempts after another writer was faster.
     pub attempts: u32,
-    /// How long the lock of a promotion is waited for, in milliseconds; `None`: no promotion.
+    /// The longest wait for the lock of a promotion, in milliseconds; `None`: no promotion.
     pub promotion_ms: Option<u64>,
     /// The retry policy of requests.
     pub retry: Retry,

@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// The beginnings of the paths that a neighbour touches. The checks of other nodes know what their recipe has written.
+/// The beginnings of the paths that a neighbour touches. Other nodes are compared with what their recipe has written.
 const TOUCHED: &[&str] = &[
     "/count-",
     "/mutex-",

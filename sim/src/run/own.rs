@@ -32,8 +32,8 @@ impl Process {
         self.pid
     }
 
-    /// Starts a client with settings that the seed has drawn. Faults and checks of sessions concern the last one that
-    /// was started.
+    /// Starts a client with settings that the seed has drawn. Faults and checks of sessions concern the client that was
+    /// started last.
     #[must_use]
     pub fn start_client(&self) -> Client {
         let client = self.client.config(&self.world, self.pid).start().expect("valid settings");
@@ -43,7 +43,7 @@ impl Process {
         client
     }
 
-    /// Waits, by the clock of the process. Wait only by this, for docent, or for other tasks of the process: the
+    /// Waits, by the clock of the process. Wait only with this, for docent, or for other tasks of the process: the
     /// system's time does not pass.
     pub async fn sleep(&self, duration: Duration) {
         self.world.sleep(self.pid, duration).await;

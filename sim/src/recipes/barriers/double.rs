@@ -142,7 +142,7 @@ fn judge_enter(
         let Some(own) = own else {
             return worker.violation(&format!("{member} has entered without a node"));
         };
-        // The round began at the last change before its node that left no member.
+        // The round began after the last change, before the node of this member, that left no members.
         let before = timeline.moments.iter().filter(|(_, zxid, _)| *zxid < own.zxid);
         let began = before.filter(|(.., members)| members.is_empty()).map(|(_, zxid, _)| *zxid);
         let began = began.max().unwrap_or(0);

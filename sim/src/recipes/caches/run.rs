@@ -157,7 +157,7 @@ impl Reader for Cache {
                 if path != self.root && !self.nodes.contains_key(parent) {
                     self.bad(worker, &format!("reports {path}, and not its parent"));
                 }
-                // If a parent is created again, a child that was read before goes and comes with it.
+                // If the parent was created again, a child that was read before is deleted and reported again with it.
                 let parent = self.nodes.get(parent).map(|parent| parent.stat().czxid);
                 if self.deleted.get(&node.stat().czxid).is_some_and(|of| *of == parent) {
                     self.bad(worker, &format!("reports {node:?} again, after its deletion"));

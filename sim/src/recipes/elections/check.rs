@@ -129,7 +129,7 @@ pub(super) fn take_part(
     leaders.elections.entry(election.to_owned()).or_default();
     leaders.queues.join(election, id, worker.pid);
     drop(leaders);
-    // Its nodes are judged by its queue.
+    // The check of the queues judges its nodes.
     let judged = (false, false);
     Participating::begin(world, worker.of(), (id, election), judged, participant)
 }

@@ -198,7 +198,7 @@ async fn close_latch(
     }
 }
 
-/// A close ends the leadership in the call itself.
+/// Checks that a close has ended the leadership in the call itself.
 fn ended(worker: &Worker, id: &str, leadership: Option<&Leadership>) {
     if leadership.is_some_and(Leadership::is_held) {
         worker.violation(&format!("{id} leads after its close"));

@@ -303,7 +303,7 @@ impl Watch {
         let (mut next, mut read): (Option<usize>, Option<i64>) = (None, None);
         let bad = |text: String| worker.violation(&format!("{:?}: {text}", self.target));
         let mut is_over = false;
-        // Set when an event comes and an earlier one did not. A resync may still follow, from another setWatches.
+        // The events that are missing in front of one that came. A resync may still follow, from another setWatches.
         let mut gap = None;
         let is_refused = |at: Nanos| worker.world.core().disturbances.refuses(at);
         for seen in &self.seen {
@@ -337,7 +337,7 @@ impl Watch {
                     }
                     next = Some(at + 1);
                 }
-                // The event of the change that this read shows may come with the resync only.
+                // The event of the change that this read shows may come only with the resync.
                 Seen::Read(at, _) if is_refused(*at) => (next, read) = (None, None),
                 Seen::Read(_, zxid) => {
                     if let Some(gap) = gap {
