@@ -1,5 +1,5 @@
-//! Judges the history of a run on real servers, which its clients have reported with times of one clock. `cargo xtask
-//! chaos` writes it; docs/CHAOS.md has the rules.
+//! Judges the history of a run on real servers, which its clients have reported with times of one clock.
+//! `cargo xtask chaos` writes it; docs/CHAOS.md has the rules.
 //!
 //! The simulator knows the changes that its servers have applied. Here only the clients' reports are known, so each
 //! rule is stated in times that are certain: a request was applied after its call and before its reply.

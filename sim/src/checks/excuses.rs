@@ -57,7 +57,7 @@ impl Believed<'_> {
             return Some("a node deleted by another client");
         }
         // An ended session is renewed only by a server that has not heard of its end. Without a leader, the next one
-        // ends the session, and so later than it was asked to.
+        // ends the session, perhaps long after the request to end it.
         let lagging = core.answered_at(pid, &of.lags).unwrap_or(0);
         let heard_of = |at: &Nanos| of.over_at(gone_at.max(lagging).max(*at));
         let by_force = of.expired.get(&self.session).is_some_and(|at| now < heard_of(at));

@@ -58,8 +58,8 @@ pub(crate) async fn close(world: &World, pid: Pid, client: &Client) {
             let left = session.filter(|id| world.core().ensemble().session_ids().contains(id));
             if let Some(session) = left.filter(|_| !was_ended) {
                 let text = format!("p{pid}: session {session:#x} is closed, and still there");
-                // A leader that was paused may reply that a session has expired before it knows that it leads no more.
-                // A process that was stopped reads that reply later.
+                // A leader that was paused may reply that a session has expired before it knows that it no longer
+                // leads. A process that was stopped reads that reply later.
                 let now = world.now();
                 let is_during = |(from, to): &(_, _)| *from <= now && began_at <= *to;
                 let is_cut = world.core().disturbances.cuts.iter().any(is_during);

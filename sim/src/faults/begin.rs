@@ -232,7 +232,7 @@ impl World {
             }
             FaultKind::PauseMember { member, for_ms, clients_first } => {
                 let Some(member) = self.member(member) else { return };
-                // When it continues, it answers waiting requests before it knows that it leads no more.
+                // When it continues, it answers waiting requests before it knows that it no longer leads.
                 self.renew_apart(member, for_ms);
                 self.note_cut(for_ms);
                 self.servers(|servers, now| servers.pause_member(now, member));
