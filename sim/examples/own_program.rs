@@ -1,4 +1,5 @@
-//! A user's program under the simulator: processes that count jobs under a lock. Whatever fails, no job is counted twice.
+//! A user's program under the simulator: processes that count jobs under a lock. Whatever fails, no job is counted
+//! twice.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub async fn count_job(client: &Client) -> Result<(), Error> {
     hold.release().await
 }
 
-/// The rule: each write has counted one job more.
+/// The rule: each write has counted one more job.
 #[derive(Default)]
 pub struct EachJobOnce;
 

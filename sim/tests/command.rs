@@ -155,7 +155,7 @@ fn panics_and_livelocks_are_broken_rules() {
     assert!(stdout(&output).starts_with("seed 1: livelock: "), "{output:?}");
 }
 
-/// Nothing stops a poll from outside: the process reports it, and ends.
+/// A poll cannot be stopped from outside: the process reports the hang, and exits.
 #[test]
 fn an_endless_loop_is_a_hang_with_its_trace() {
     let output = run("--seeds 1..9 --threads 1 --plant endless-loop --hang-after 1");
@@ -168,7 +168,7 @@ fn an_endless_loop_is_a_hang_with_its_trace() {
 
 #[test]
 fn a_shrunk_plan_is_short_and_breaks_the_same_rule() {
-    // Which seed finds it changes with the frames that docent sends.
+    // The seed that finds this fault changes whenever docent sends other frames.
     let found = run("--seeds 1..300 --plant one-lease-too-many");
     let line = stdout(&found).lines().find(|line| line.contains(" leases of ")).unwrap();
     let seed = line.strip_prefix("seed ").and_then(|rest| rest.split_once(':')).unwrap().0;

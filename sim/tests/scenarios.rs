@@ -1,5 +1,5 @@
-//! Each finding stays as a scenario: a plan of a few lines. One with a planted fault breaks a rule, any other is a
-//! defect that was mended.
+//! Each finding stays as a scenario: a plan of a few lines. A scenario with a planted fault must break a rule; any
+//! other shows a defect that was mended.
 
 use std::{fs, path::Path};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Line, seconds};
 
-/// The faults that separate, end or stop members, so that one may not know the decisions of the others.
+/// Faults that separate, kill or pause members: meanwhile a member may not know what the others have decided.
 const OF_MEMBERS: [&str; 11] = [
     "halves",
     "leader-alone",
@@ -48,8 +48,9 @@ impl<'a> Fault<'a> {
         Ok(Self { number: line.number("number")?, kind, from, until, members, clients })
     }
 
-    /// Whether it may be the cause. A client of docent computes its claims from the clock: only a fault of the member that
-    /// it was connected to makes it wrong, because that member replies although it does not know what the others decide.
+    /// Whether the fault may be the cause. A docent client computes its claims from the clock, so only a fault of the
+    /// member that it was connected to can make it wrong: that member may reply without knowing what the others have
+    /// decided.
     fn concerns(&self, wrong: Wrong<'_>) -> bool {
         if OF_MEMBERS.contains(&self.kind) {
             wrong.member.map_or(!wrong.is_docent, |member| self.members.contains(&member))
@@ -74,7 +75,8 @@ pub(super) struct Wrong<'a> {
 pub(super) struct Excuses<'a> {
     faults: Vec<Fault<'a>>,
     start: u64,
-    /// Two session timeouts: a member without the others notices it after some ticks, and then the session has to end.
+    /// How long a fault excuses after its end: two session timeouts. A member that is cut off notices it after some
+    /// ticks, and then the session still has to expire.
     pub(super) slack: u64,
 }
 
@@ -97,8 +99,8 @@ impl<'a> Excuses<'a> {
         kinds
     }
 
-    /// The excuse of a client: one fault that had begun before the client was wrong, and whose end was no more than
-    /// the slack ago when that ended. A client is excused for no longer than the slack.
+    /// Finds the excuse of a client: a fault that began before the client was wrong, and that ended at most the slack
+    /// before the client was right again. No client is excused for longer than the slack.
     pub(super) fn find(&self, wrong: Wrong<'_>) -> Option<String> {
         let Wrong { client, member, from, until, .. } = wrong;
         let fault = self.faults.iter().rev().find(|fault| {

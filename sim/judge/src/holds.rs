@@ -22,9 +22,9 @@ struct Hold<'a> {
     proven: Option<u64>,
     /// When the release was called.
     release: Option<u64>,
-    /// From the first to the last moment at which the client believed to hold the lock.
+    /// The first and the last moment at which the client believed that it held the lock.
     held: Option<(u64, u64)>,
-    /// The member that the client was connected to at the end of that, or before.
+    /// The member that the client was connected to at the end of `held`, or before.
     member: Option<u64>,
 }
 
@@ -58,8 +58,8 @@ impl<'a> Hold<'a> {
         (end > self.granted).then_some(end)
     }
 
-    /// Whether the servers have granted this hold before the other one: by the tokens, without them by the times. `None`
-    /// if neither is certain.
+    /// Whether the servers granted this hold before the other one: by the tokens, or else by the times. `None` if
+    /// neither decides it.
     fn is_before(&self, other: &Self) -> Option<bool> {
         match (self.token, other.token) {
             (Some(one), Some(two)) if one != two => Some(one < two),
@@ -113,7 +113,7 @@ fn grants<'a>(lock: &'a str, holds: &[Hold<'a>]) -> Vec<Grant<'a>> {
     holds.iter().filter_map(grant).collect()
 }
 
-/// Tokens differ, and a hold whose acquire was called after another grant has a greater token.
+/// Tokens are unique, and a hold whose acquire was called after another hold was granted has the greater token.
 fn check_tokens(lock: &str, holds: &[Hold<'_>], judgement: &mut Judgement) {
     let mut by_token: BTreeMap<u64, &Hold<'_>> = BTreeMap::new();
     for hold in holds {
@@ -130,7 +130,7 @@ fn check_tokens(lock: &str, holds: &[Hold<'_>], judgement: &mut Judgement) {
     let tokened = || holds.iter().filter_map(|hold| Some((hold, hold.token?)));
     let mut granted: Vec<_> = tokened().map(|(hold, token)| (hold.granted, token)).collect();
     granted.sort_unstable();
-    // The greatest token up to each place.
+    // Replaces each token with the greatest one so far.
     let mut greatest = 0;
     for (_, token) in &mut granted {
         greatest = greatest.max(*token);
@@ -152,7 +152,8 @@ fn check_tokens(lock: &str, holds: &[Hold<'_>], judgement: &mut Judgement) {
     }
 }
 
-/// While a hold is proven, no later one is granted, and no other one is proven. A grant is reported after it was made.
+/// Until the proven end of a hold, no later hold is granted, and no other hold is proven. A grant is never reported
+/// before it was made.
 fn check_proven(lock: &str, holds: &[Hold<'_>], judgement: &mut Judgement) {
     let mut by_grant: Vec<&Hold<'_>> = holds.iter().collect();
     by_grant.sort_by_key(|hold| hold.granted);
@@ -171,7 +172,7 @@ fn check_proven(lock: &str, holds: &[Hold<'_>], judgement: &mut Judgement) {
                     other.granted,
                     format_args!("{lock}: granted to {two} {early} before the proven end of the hold of {one}"),
                 ),
-                // Which one is the later is not known, but both cannot be proven.
+                // Which one was granted later is not known, but both cannot be proven.
                 None if place > at && other.proven_end().is_some() => judgement.violation(
                     "proven",
                     other.granted,
@@ -192,8 +193,8 @@ struct Overlaps {
 }
 
 impl Overlaps {
-    /// Holds that two clients believe in at once. The earlier one is the wrong one; if it is not certain which that is, the
-    /// one of docent.
+    /// Finds holds that two clients believed in at once. The client with the earlier hold is the wrong one; if the
+    /// order is not certain, a docent client is.
     fn check(
         &mut self,
         lock: &str,

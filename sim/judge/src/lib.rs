@@ -1,8 +1,8 @@
-//! Judges the history of a run on real servers: the reports of clients, with times of one clock. `cargo xtask chaos` writes it;
-//! docs/CHAOS.md has the rules.
+//! Judges the history of a run on real servers, which its clients have reported with times of one clock.
+//! `cargo xtask chaos` writes it; docs/CHAOS.md has the rules.
 //!
-//! The simulator knows the changes that its servers have applied. Here only the clients' reports are known, so each rule is
-//! stated in times that are certain: a request was applied after its call and before its reply.
+//! The simulator knows the changes that its servers have applied. Here only the clients' reports are known, so each
+//! rule is stated in times that are certain: a request was applied after its call and before its reply.
 
 mod excuses;
 mod holds;
@@ -18,15 +18,15 @@ pub use line::Line;
 /// The judgement of a history.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Judgement {
-    /// What broke a rule, with the time. The text begins with the name of the rule.
+    /// The broken rules, with the times. Each text begins with the name of the rule.
     pub violations: Vec<(u64, String)>,
-    /// Effects that no client can exclude and no document excludes, with the excuse.
+    /// Effects that no client can prevent and no document rules out, with their excuses.
     pub counted: Vec<(u64, String)>,
     /// Names and values.
     pub figures: Vec<(&'static str, String)>,
 }
 
-/// Figures that a run of all workloads has. A rule that nothing was subject to is not kept.
+/// Figures that must not be 0 in a run of all workloads: a rule that had nothing to judge proves nothing.
 const NEEDED: [&str; 8] = [
     "holds",
     "holds with a token",
@@ -61,7 +61,7 @@ pub fn judge(text: &str) -> Result<Judgement, String> {
         _ => return Err("the history has two lines `run`".to_owned()),
     };
     let (start, end) = (run.number("start")?, run.number("end")?);
-    // What the servers' logs say is read after the run.
+    // Notes come from the servers' logs, which are read after the run: their times are not checked.
     let mut events = lines.iter().filter(|line| line.word != "note");
     events.try_for_each(|line| line.check_times(start, end))?;
     let excuses = Excuses::new(of("fault"), start, run.number("session")?)?;
@@ -71,7 +71,7 @@ pub fn judge(text: &str) -> Result<Judgement, String> {
         judgement.figure("faults by kind", format_args!("{kind}={count}"));
     }
     let grants = holds::judge(of("hold"), &excuses, &mut judgement)?;
-    // The run of a picture has holds only.
+    // A run that is made for a picture has holds only.
     let needed = if run.one_of("work", &["all", "holds"])? == "all" {
         sets::judge(&lines, &grants, &excuses, &mut judgement)?;
         registers::judge(of("register"), &excuses, &mut judgement)?;
@@ -117,15 +117,16 @@ impl Judgement {
         self.violations.push((at, format!("{rule}: {text}")));
     }
 
-    /// Some holds lack a token, and some operations a session: their client had just lost its session. If more than two
-    /// and a tenth do, the rules about tokens and sessions had too little to judge.
+    /// Reports a run in which too many holds lack a token, or operations a session. Up to two, or a tenth, may: their
+    /// client had just lost its session.
     fn check_lacking(&mut self, what: &str, lacking: usize, all: usize) {
         if lacking > 2 && lacking * 10 > all {
             self.violation("history", 0, format_args!("{lacking} of {all} {what}"));
         }
     }
 
-    /// Two clients acted as holders of one lock. It is counted if the wrong one has an excuse, or if both are Curator's.
+    /// Records that two clients acted as holders of one lock at once. It is counted if the wrong one has an excuse, or
+    /// if both are Curator's; otherwise it is a violation.
     fn overlap(
         &mut self,
         rule: &str,

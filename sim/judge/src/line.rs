@@ -1,8 +1,8 @@
-//! The lines of a history: what each consists of, and the times that it may have.
+//! The lines of a history: their fields, and the order of their times.
 
 use std::collections::BTreeMap;
 
-/// A line: a word and its fields, whose values have no spaces. A value that is not known is `-`.
+/// A line: a word, and fields whose values have no spaces. An unknown value is `-`.
 #[derive(Debug, Clone)]
 pub struct Line<'a> {
     number: usize,
@@ -24,7 +24,7 @@ const WORDS: [(&str, &str); 9] = [
     ("note", "at text"),
 ];
 
-/// Pairs of times, the first of which is not the later one.
+/// Pairs of times; the first must not be later than the second.
 const ORDERED: [(&str, &str); 5] = [
     ("from", "until"),
     ("called", "granted"),
@@ -34,11 +34,11 @@ const ORDERED: [(&str, &str); 5] = [
 ];
 
 impl<'a> Line<'a> {
-    /// Parses a line, which has a number for errors.
+    /// Parses a line. Errors name it by its number.
     ///
     /// # Errors
     ///
-    /// If the word is not known, or if a field is missing, unknown or there twice, or if times are in a wrong order.
+    /// If the word is unknown, a field is missing, unknown or given twice, or times are in the wrong order.
     pub fn parse(number: usize, line: &'a str) -> Result<Self, String> {
         let error = |text: String| Err(format!("line {number}: {text}"));
         let mut parts = line.split(' ');
@@ -70,33 +70,33 @@ impl<'a> Line<'a> {
         Ok(line)
     }
 
-    /// The text of a field; empty if lines with this word have none.
+    /// The text of a field; empty if lines with this word have no such field.
     #[must_use]
     pub fn text(&self, name: &str) -> &'a str {
         self.fields.get(name).copied().unwrap_or_default()
     }
 
-    /// The number of a field.
+    /// The value of a field as a number.
     ///
     /// # Errors
     ///
-    /// If it is no number.
+    /// If the value is not a number.
     pub fn number(&self, name: &str) -> Result<u64, String> {
         let text = self.text(name);
         text.parse().map_err(|_| self.wrong(name))
     }
 
-    /// A number, or `-` for none.
+    /// The value of a field as a number; `None` for `-`.
     pub(super) fn optional(&self, name: &str) -> Result<Option<u64>, String> {
         if self.text(name) == "-" { Ok(None) } else { self.number(name).map(Some) }
     }
 
-    /// A time, if there are such fields.
+    /// The time in a field; `None` if the line has no such field, or for `-`.
     fn time(&self, name: &str) -> Result<Option<u64>, String> {
         if self.fields.contains_key(name) { self.optional(name) } else { Ok(None) }
     }
 
-    /// One of a few texts.
+    /// The text of a field, which must be one of `texts`.
     pub(super) fn one_of(&self, name: &str, texts: &[&str]) -> Result<&'a str, String> {
         let text = self.text(name);
         if texts.contains(&text) { Ok(text) } else { Err(self.wrong(name)) }
@@ -106,13 +106,13 @@ impl<'a> Line<'a> {
         Ok(self.one_of("kind", &["docent", "curator"])? == "docent")
     }
 
-    /// Numbers with commas between them.
+    /// The numbers of a field, separated by commas.
     pub(super) fn list(&self, name: &str) -> Result<Vec<u64>, String> {
         let parts = self.text(name).split(',').filter(|part| !part.is_empty());
         parts.map(str::parse).collect::<Result<_, _>>().map_err(|_| self.wrong(name))
     }
 
-    /// Checks that the times are those of the run.
+    /// Checks that all times lie within the run.
     pub(super) fn check_times(&self, start: u64, end: u64) -> Result<(), String> {
         for name in ORDERED.into_iter().flat_map(|(first, second)| [first, second]) {
             if self.time(name)?.is_some_and(|at| at < start || at > end) {

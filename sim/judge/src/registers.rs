@@ -1,8 +1,9 @@
-//! Registers: whether one order explains all results, and whether sessions keep to it.
+//! Registers: whether one order of the operations explains all results, and whether each session follows that order.
 //!
-//! A search for an order is exponential in the operations at the same time (Wing and Gong). ZooKeeper's versions make it
-//! needless: the write that made version 7 has the seventh place. What remains is a window of time for each version,
-//! from calls and replies, and which write of unknown outcome made a version that no reply names.
+//! A search for an order takes time exponential in the number of concurrent operations (Wing and Gong). ZooKeeper's
+//! versions make it unnecessary: the write that made version 7 was the seventh. Two questions remain: within which
+//! time, bounded by calls and replies, each version was made; and which write of unknown outcome made a version that no
+//! reply names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ struct Operation<'a> {
     op: &'a str,
     result: &'a str,
     value: &'a str,
-    /// Of a compare-and-set.
+    /// The version that a compare-and-set expects.
     expected: Option<u64>,
     /// The version that was read or made, and the zxid of the write that made it.
     state: Option<(u64, u64)>,
@@ -60,7 +61,7 @@ impl<'a> Operation<'a> {
         matches!(self.op, "set" | "cas")
     }
 
-    /// Whether this write may have made a version.
+    /// Checks that this write can have made a version.
     fn can_make(&self, version: u64) -> Result<(), String> {
         let made = match (self.result, self.expected) {
             ("ok", _) => self.state.map(|(made, _)| made),
@@ -80,7 +81,7 @@ impl<'a> Operation<'a> {
 struct Version<'a> {
     value: &'a str,
     mzxid: u64,
-    /// It was made after this call and before this reply.
+    /// The times of a call before it was made, and of a reply after that.
     window: (u64, u64),
 }
 
@@ -137,7 +138,7 @@ impl<'a> Register<'a, '_> {
         self.judgement.violation("register", at, format_args!("register {}: {text}", self.key));
     }
 
-    /// Looks for an order. Returns the versions that replies have named.
+    /// Checks that an order exists. Returns the versions that replies name.
     fn explain(&mut self) -> Versions<'a> {
         let (operations, before) = (self.operations, self.judgement.violations.len());
         let writes = || operations.iter().filter(|operation| operation.is_write());
@@ -169,7 +170,7 @@ impl<'a> Register<'a, '_> {
             self.add_refusal(&mut windows, last, refusal);
         }
         for read in operations.iter().filter(|of| of.op == "fenced") {
-            // The next version was made after its call.
+            // The read shows that the next version was made after its call.
             if let Some(next) = read.state.and_then(|(version, _)| windows.get_mut(at(version) + 1))
             {
                 next.0 = next.0.max(read.called);
@@ -225,8 +226,8 @@ impl<'a> Register<'a, '_> {
         }
     }
 
-    /// A refused compare-and-set: the version was another one than the expected one, between call and reply. Somebody had
-    /// seen the expected one before, so that it was a later one. No reply may name that.
+    /// Adds a refused compare-and-set. At some time between its call and its reply, the version was not the expected
+    /// one. Somebody had seen the expected one before, so it was a later one, which perhaps no reply names.
     fn add_refusal(&mut self, windows: &mut Vec<(u64, u64)>, last: u64, refusal: &Operation<'_>) {
         let expected = refusal.expected.filter(|of| *of <= last).map(at);
         let seen = expected
@@ -243,8 +244,9 @@ impl<'a> Register<'a, '_> {
         }
     }
 
-    /// Fills the versions that no reply names with writes of unknown outcome, and places all in time, each as early as
-    /// possible. That is exact: a write that waits for a later version can only be one that was called later.
+    /// Assigns the writes of unknown outcome to the versions that no reply names, and gives each version the earliest
+    /// possible time. This misses no order: the earliest call is used first, so the calls left for later versions are
+    /// later ones.
     fn fill(
         &mut self,
         windows: &mut [(u64, u64)],
@@ -256,7 +258,7 @@ impl<'a> Register<'a, '_> {
         for write in free {
             match write.expected.map(|expected| expected.saturating_add(1)) {
                 None => sets.push(write.called),
-                // The earliest comes last.
+                // Later calls come first, so the earliest one remains.
                 Some(version) => drop(conditional.insert(version, write.called)),
             }
         }
@@ -283,7 +285,7 @@ impl<'a> Register<'a, '_> {
         }
     }
 
-    /// The last reply to a write is followed by a read.
+    /// Checks that a fenced read was called after the last reply to a write.
     fn check_last(&mut self) {
         let writes = self.operations.iter().filter(|of| of.is_write() && of.result == "ok");
         let Some(last) = writes.map(|write| write.returned).max() else { return };
@@ -293,12 +295,12 @@ impl<'a> Register<'a, '_> {
     }
 }
 
-/// The index of a version. No history has as many as this saturates at.
+/// The index of a version. It saturates far above the number of versions of any history.
 fn at(version: u64) -> usize {
     usize::try_from(version).unwrap_or(usize::MAX - 1)
 }
 
-/// No version is made after a later one: the second numbers do not fall.
+/// Lowers each second number to the smallest one behind it, because a version is made before all later ones.
 fn close(windows: &mut [(u64, u64)]) {
     let mut next = u64::MAX;
     for (_, until) in windows.iter_mut().rev() {
@@ -307,7 +309,8 @@ fn close(windows: &mut [(u64, u64)]) {
     }
 }
 
-/// The zxids of all writes are in the order of the versions, and in that of their calls and replies.
+/// Checks that the zxids rise with the versions of each register, and that their order agrees with the calls and
+/// replies of all registers.
 fn check_zxids(registers: &BTreeMap<u64, Versions<'_>>, judgement: &mut Judgement) {
     let mut writes = Vec::new();
     for (key, versions) in registers {
@@ -339,8 +342,8 @@ fn check_zxids(registers: &BTreeMap<u64, Versions<'_>>, judgement: &mut Judgemen
     }
 }
 
-/// What a client has seen in a session, it sees from then on: nothing goes back, in all registers together. Each client
-/// makes one request at a time.
+/// Checks that no session goes back: what a client has seen in it, of any register, all its later reads see too. Each
+/// client makes one request at a time.
 fn check_sessions(
     operations: &[Operation<'_>],
     registers: &BTreeMap<u64, Versions<'_>>,
@@ -348,7 +351,7 @@ fn check_sessions(
 ) {
     let mut order: Vec<_> = operations.iter().collect();
     order.sort_by_key(|operation| operation.called);
-    // The greatest zxid of each session.
+    // The greatest zxid that each session has seen.
     let mut seen: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for operation in order {
         let Operation {
@@ -370,8 +373,8 @@ fn check_sessions(
     }
 }
 
-/// The number of reads that miss a write that was acknowledged before they were called. A follower may lag, but not for
-/// longer than the slack; behind a sync, only a fault of members excuses it.
+/// Counts the reads that miss a write which was acknowledged before their call. A follower may lag, but not for longer
+/// than the slack; a stale read after a sync is excused only by a fault of members.
 fn stale_reads(
     op: &str,
     operations: &[&Operation<'_>],

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::holds::Grant;
 use super::{Excuses, Judgement, Line, Wrong};
 
-/// A set at the end: the version of its node, and the elements.
+/// A set at the end of the run: the version of its node, and its elements.
 type Last = (Option<u64>, Vec<u64>);
 
 /// The sets in memory, with the names of their figures.
@@ -48,7 +48,7 @@ pub(super) fn judge(
     Ok(())
 }
 
-/// A write of a set in memory: what was read, and one more element.
+/// A write of a set in memory: the elements that were read, and one more.
 struct Write<'a> {
     at: u64,
     read: u64,
@@ -71,7 +71,7 @@ impl<'a> Write<'a> {
     }
 }
 
-/// The elements of a set at the end, with their places.
+/// The place of each element in a set at the end of the run.
 fn places(rule: &str, elements: &[u64], judgement: &mut Judgement) -> BTreeMap<u64, usize> {
     let mut places = BTreeMap::new();
     for (at, element) in elements.iter().enumerate() {
@@ -82,8 +82,9 @@ fn places(rule: &str, elements: &[u64], judgement: &mut Judgement) -> BTreeMap<u
     places
 }
 
-/// A set in memory. Returns the number of elements that were lost. An element is lost to a write behind it, of what was
-/// read in front of it: two clients acted as holders at once, which has an excuse if the set is the naive one.
+/// Checks a set in memory, and returns the number of lost elements. An element is lost if a later write stores a set
+/// that was read before the element was written: two clients acted as holders at once. Only the naive set may have an
+/// excuse for that.
 fn check_memory(
     set: &str,
     mut writes: Vec<Write<'_>>,
@@ -152,7 +153,7 @@ impl<'a> Guarded<'a> {
     }
 }
 
-/// The set in a node, each write of which is guarded. Its elements are in the order in which they were written.
+/// Checks the set in a node, which is only written by guarded writes. Its elements are in the order of their writes.
 fn check_guarded(
     writes: Vec<Guarded<'_>>,
     (version, elements): Last,
@@ -185,7 +186,7 @@ fn check_guarded(
             wrong(write.called, format!("{name} has token {token}, which none of its holds has"));
             continue;
         };
-        // The check of the lock node must have failed, whatever the order of the set.
+        // The guard of such a write must have failed, wherever the element is in the set.
         let later = grants
             .iter()
             .find(|of| of.lock == own.lock && of.token > *token && of.granted < write.called);

@@ -1,8 +1,10 @@
-//! Each rule refuses the histories that break it, and accepts those that nearly do: `sim/judge/tests/histories` has a file for each.
+//! Each rule refuses the histories that break it, and accepts those that nearly do: `sim/judge/tests/histories` has a
+//! file for each.
 //!
-//! A file consists of cases with an empty line between them. A case has what is expected (`accept`, `refuse FINDING` for each
-//! violation, `error TEXT` for a history that cannot be judged, `counted TEXT`, `figure NAME: VALUE`), and lines that are
-//! added to those of `base.txt`. `-TEXT` removes the lines of `base.txt` that begin so. `field=!` leaves a field out.
+//! A file consists of cases with an empty line between them. A case has its expectations (`accept`, `refuse FINDING`
+//! for each violation, `error TEXT` for a history that cannot be judged, `counted TEXT`, `figure NAME: VALUE`), and
+//! lines that are added to those of `base.txt`. `-TEXT` removes the lines of `base.txt` that begin with TEXT. `field=!`
+//! leaves a field out.
 
 mod search;
 
@@ -14,10 +16,10 @@ use docent_judge::judge;
 
 const BASE: &str = include_str!("base.txt");
 
-/// Begin the lines of a case that say what is expected.
+/// The words that begin the expectations of a case.
 const EXPECTATIONS: [&str; 5] = ["accept", "refuse", "error", "counted", "figure"];
 
-/// A line with the fields that it does not name, in nanoseconds.
+/// Adds the default fields that a line does not name, and converts its times to nanoseconds.
 fn complete(line: &str) -> String {
     let (word, own) = line.split_once(' ').unwrap_or((line, ""));
     let prefix = format!("default {word} ");
@@ -52,7 +54,7 @@ fn history(lines: &[&str]) -> String {
     added.chain(kept).map(|line| complete(line) + "\n").collect()
 }
 
-/// What is wrong about the judgement of a case.
+/// How the judgement of a case differs from its expectations; `None` if it does not.
 fn difference(case: &[&str]) -> Option<String> {
     let (expected, lines): (Vec<_>, Vec<_>) =
         case.iter().partition(|line| EXPECTATIONS.contains(&line.split(' ').next().unwrap()));

@@ -7,12 +7,12 @@ use crate::world::{
     time::{Nanos, Pid},
 };
 
-/// The longest time from the moment in which a lock, an election or a barrier is free to its grant, once no fault has an
-/// effect any more. A contender whose nodes were deleted pauses for up to 5 s.
+/// The longest time until a free lock, election or barrier is granted, once no fault has an effect any more. A
+/// contender whose nodes were deleted pauses for up to 5 s.
 pub(crate) const GRANTED_WITHIN: Nanos = 8 * crate::world::time::SECOND;
 
-/// Why a hold or a leadership of a process has ended, if its holder has not given it up. `paths`: its nodes, and the nodes that
-/// it depends on. `None`: it was lost for nothing.
+/// Why a hold or a leadership of a process has ended, if its holder has not given it up. `paths`: its nodes, and the
+/// nodes that it depends on. `None`: it was lost without a cause.
 pub(crate) fn of_end<'a>(
     core: &Core,
     now: Nanos,
@@ -46,7 +46,8 @@ pub(crate) fn of_deletion<'a>(
     }
 }
 
-/// Whether all nodes of a queue belong to sessions of these processes: no session that is about to end is in their way.
+/// Whether all nodes of a queue belong to the sessions of these processes, so that no node of a session that is about
+/// to end is in their way.
 pub(crate) fn is_queue_of(
     core: &Core,
     queue: &str,

@@ -1,5 +1,5 @@
-//! Reasons for a belief in a hold whose node is gone. Nothing excuses a hold whose node exists: a contender
-//! that is granted its lock is wrong.
+//! Excuses for a client that believes in a hold whose node is gone. A hold whose node exists is never excused: any
+//! contender that is granted its lock is wrong.
 
 use std::collections::BTreeSet;
 
@@ -13,16 +13,16 @@ use crate::world::{
     time::{Nanos, Pid},
 };
 
-/// Members that answer for the others, which have ended the session.
+/// The members that answer the client are cut off from the others, which have ended the session.
 const APART: &str = "members without each other";
 
-/// A member that answers, and has not applied the end of the session.
+/// The member that answers the client has not applied the end of the session.
 const LAGS: &str = "a member that lags";
 
 /// The key of a conflict: the numbers of a pair of holds, or twice the number of a single one.
 pub(crate) type Key = (u64, u64);
 
-/// The second number of a key that stands for the proven bound of the first.
+/// The second number of a key that stands for the proven bound of one hold.
 const BOUND: u64 = u64::MAX - 1;
 
 /// The part of a believed hold or leadership that a conflict depends on.
@@ -32,9 +32,9 @@ pub(crate) struct Believed<'a> {
     pub(crate) proven_until: Instant,
     pub(crate) session: i64,
     pub(crate) paths: Vec<&'a str>,
-    /// When a node of it was deleted; `None`: all are there.
+    /// When one of its nodes was deleted; `None`: all exist.
     pub(crate) gone_at: Option<Nanos>,
-    /// `Some`: only this excuses it, not the loss of its node. For strict holds.
+    /// `Some` for strict holds: the only excuse, if there is one, whatever happens to the nodes.
     pub(crate) only_excuse: Option<Option<&'static str>>,
 }
 
@@ -43,7 +43,7 @@ impl Believed<'_> {
         proof::is_ahead(view, self.pid, self.client, self.proven_until)
     }
 
-    /// Why it may be believed in although one of its nodes is gone.
+    /// Why the client may believe in it although one of its nodes is gone.
     fn excuse(&self, view: &View<'_>) -> Option<&'static str> {
         if let Some(excuse) = self.only_excuse {
             return excuse;
@@ -56,8 +56,8 @@ impl Believed<'_> {
         if is_intruded && !planted::is("node-deleted-by-hand") {
             return Some("a node deleted by another client");
         }
-        // Only a server that has not heard of its end renews an ended session. Without a leader, the next leader ends
-        // it.
+        // An ended session is renewed only by a server that has not heard of its end. Without a leader, the next one
+        // ends the session, perhaps long after the request to end it.
         let lagging = core.answered_at(pid, &of.lags).unwrap_or(0);
         let heard_of = |at: &Nanos| of.over_at(gone_at.max(lagging).max(*at));
         let by_force = of.expired.get(&self.session).is_some_and(|at| now < heard_of(at));

@@ -1,14 +1,15 @@
-//! Guarded writes: applied only while the nodes of all their locks or of their leadership exist, and their tokens never go back.
+//! Guarded writes: applied only while the nodes of all their locks or of their leadership exist, and their tokens never
+//! go back.
 
 use std::collections::BTreeMap;
 
 use crate::world::check::{Check, Findings, View};
 
-/// The registers of guarded writes: nodes whose data are a token and the nodes that guard it.
+/// The registers of guarded writes: nodes whose data are a token and the paths of the nodes that guard it.
 #[derive(Default)]
 pub(crate) struct GuardedWrites {
     registers: BTreeMap<String, Register>,
-    /// The nodes that guard writes, and whether each existed when last looked at.
+    /// The nodes that guard writes, and whether each has existed at every look so far.
     guards: BTreeMap<String, bool>,
 }
 

@@ -30,7 +30,7 @@ impl Check for Orphans {
         let mut unused = BTreeMap::new();
         for (pid, process) in core.processes.iter().enumerate() {
             let Some(session) = process.session else { continue };
-            // The nodes of a session that it resumed are the former process's: they stay as long as the session.
+            // The nodes of a resumed session are those of the process before: they stay as long as the session.
             let is_resumed = process.resumed == Some(session);
             if !core.is_active(pid) || is_resumed || core.disturbed_until(pid) > view.now {
                 continue;

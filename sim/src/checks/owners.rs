@@ -1,5 +1,5 @@
-//! Objects of recipes that own nodes: after its close an object creates no node, and none of its nodes stays; an open one has
-//! its node in peace.
+//! Objects of recipes that own nodes: after its close an object creates no node, and none of its nodes stays; an open
+//! one has its node in peace.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,8 +16,8 @@ use crate::world::{
     time::{Nanos, Pid, SECOND},
 };
 
-/// The longest time without the node, or with older data, after the peace or the last change, beyond the session timeout. The
-/// pauses of retries are up to 10 s.
+/// The longest time without the node, or with older data, after the peace or the last change, beyond the session
+/// timeout. The pauses of retries are up to 10 s.
 pub(crate) const OWNED_WITHIN: Nanos = 20 * SECOND;
 
 /// The interval at which open objects are looked at.
@@ -26,7 +26,7 @@ const LOOKS_EVERY: Nanos = SECOND;
 /// The objects whose close has begun, by the names that their nodes carry.
 #[derive(Default)]
 pub(crate) struct Closed {
-    /// With the session in which the close returned without an error.
+    /// Each with the session in which its close returned without an error.
     objects: BTreeMap<String, (Closing, Option<i64>)>,
     reported: BTreeSet<String>,
 }
@@ -112,11 +112,11 @@ pub(crate) struct Open<T> {
     pub(crate) pid: Pid,
     pub(crate) worker: usize,
     pub(crate) client: Client,
-    /// When it has wanted a change of its node last.
+    /// When it last wanted a change of its node.
     pub(crate) wanted_at: Nanos,
-    /// Whether there can be a node, and nothing was reported.
+    /// Whether it is judged: it can have a node, and nothing was reported yet.
     is_judged: bool,
-    /// The start of the time in which its node has been wrong in peace.
+    /// Since when its node has been wrong in peace.
     wrong_since: Option<Nanos>,
     pub(crate) of: T,
 }
@@ -135,7 +135,8 @@ impl<T> Default for Owners<T> {
 }
 
 impl<T: Send + 'static> Owners<T> {
-    /// Reports the open objects whose nodes are wrong for too long in peace: their name, and what is wrong.
+    /// Reports the open objects whose nodes are wrong for too long in peace. `wrong` returns the name of an object, and
+    /// what is wrong about its node.
     pub(crate) fn judge(
         &mut self,
         view: &View<'_>,
@@ -174,7 +175,7 @@ impl<T: Send + 'static> Owners<T> {
 
 /// A check of objects that own nodes.
 pub(crate) trait OwnerCheck: Check {
-    /// What it knows of an open object.
+    /// What the check knows of an open object.
     type Object: Send + 'static;
 
     fn owners(&mut self) -> &mut Owners<Self::Object>;
@@ -193,7 +194,8 @@ pub(crate) struct Owning<C: OwnerCheck> {
 }
 
 impl<C: OwnerCheck> Owning<C> {
-    /// Begins to compare an object. It may have nodes at or below `path`. `leaves`: a dropped one leaves its node.
+    /// Begins to compare an object, which may have nodes at or below `path`. `leaves`: its node stays when the object
+    /// is dropped.
     pub(crate) fn begin(
         world: &World,
         (pid, worker, client): (Pid, usize, &Client),
@@ -208,12 +210,12 @@ impl<C: OwnerCheck> Owning<C> {
         Self { world: world.clone(), id: id.to_owned(), leaves, _using: using, _check: PhantomData }
     }
 
-    /// Uses what the check knows of it; `None` if its process has ended.
+    /// Calls `using` with what the check knows of the object; `None` if it is closed or its process has ended.
     pub(crate) fn with<R>(&self, using: impl FnOnce(&mut Open<C::Object>) -> R) -> Option<R> {
         self.world.check::<C>().owners().open.get_mut(&self.id).map(using)
     }
 
-    /// Its close begins. `leaves`: it leaves its node.
+    /// The close of the object begins. `leaves`: its node stays.
     pub(crate) fn close(&self, leaves: bool) {
         let at = self.world.now();
         let mut check = self.world.check::<C>();
@@ -227,7 +229,7 @@ impl<C: OwnerCheck> Owning<C> {
         drop(gone);
     }
 
-    /// Its close has returned without an error.
+    /// The close of the object has returned without an error.
     pub(crate) fn is_closed(&self, session: Option<i64>) {
         self.world.check::<C>().owners().closed.returned(&self.id, session);
     }

@@ -1,7 +1,7 @@
 //! The proven bound of a hold or a leadership, compared with its past and with the servers' data.
 //!
-//! It is judged by itself, whatever `is_held` answers: it may have been passed on to others, such as a watchdog, and the
-//! naive bound, which ends earlier in many runs, must not hide that it is wrong.
+//! It is judged by itself, whatever `is_held` answers: it may have been passed on to others, such as a watchdog, and
+//! the naive bound, which ends earlier in many runs, must not hide that it is wrong.
 
 use std::time::Duration;
 
@@ -38,16 +38,15 @@ impl Proof {
 /// The error of a clock's rate that the proven bound allows for, in millionths.
 pub(crate) const PROVEN_DRIFT_PPM: i64 = 10_000;
 
-/// The time that work goes on beyond the bound, with the planted fault `work-beyond-bound`: longer than most servers are late to
-/// end a session.
+/// How long work goes on past the bound, with the planted fault `work-beyond-bound`: most servers end a session sooner.
 const OVERRUN: Duration = Duration::from_secs(3);
 
-/// When the work of a holder ends, which compares the time after each step.
+/// When a holder that compares the time after each step ends its work.
 pub(crate) fn work_until(proven_until: Instant) -> Instant {
     if planted::is("work-beyond-bound") { proven_until + OVERRUN } else { proven_until }
 }
 
-/// Whether a proven bound lies ahead. It allows for clocks of 1 %.
+/// Whether a proven bound lies ahead. False for clocks that are slower than the bound allows for.
 pub(crate) fn is_ahead(view: &View<'_>, pid: Pid, client: &Client, proven_until: Instant) -> bool {
     let (drift_ppm, _) = view.core().process(pid).drifts_ppm;
     let is_allowed = drift_ppm >= -PROVEN_DRIFT_PPM || planted::is("clock-beyond-margin");

@@ -11,11 +11,13 @@ use crate::world::{
     time::{Pid, SECOND},
 };
 
-/// The period in which requests are counted, in seconds: the create of a retry, with its parents, takes more than ten.
+/// The period in which requests are counted, in seconds. A single retry of a create, with its parents, takes more than
+/// ten requests.
 const PERIOD_S: u64 = 5;
 
-/// The attempts to connect of a client while no server answers: three servers in each round, after a pause of at least a
-/// sixteenth of the session timeout of 4 s. The pauses are shorter in the first rounds, and before the session ends.
+/// How often a client may try to connect while no server answers: three servers in each round, after a pause of at
+/// least a sixteenth of the shortest session timeout, 4 s. The pauses are shorter in the first rounds, and before the
+/// session ends.
 const ATTEMPTS_EACH_SECOND: u64 = 13;
 const ATTEMPTS: u64 = 50;
 

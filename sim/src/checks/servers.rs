@@ -13,17 +13,18 @@ use crate::{
     },
 };
 
-/// The time from the peace until all members serve, all clients are connected, and sessions of the time before have ended.
+/// The time from the peace until all members serve, all clients are connected, and sessions from before the peace have
+/// ended.
 const SETTLED: Nanos = 30 * SECOND;
 
-/// The time within which a client is at the member that it prefers: it asks once in each interval, for a second, and moves
-/// within a third of the session timeout. A delayed answer or reply costs an interval.
+/// The time within which a client is at the member that it prefers: it asks once in each interval, for a second, and
+/// moves within a third of the session timeout. A delayed answer or reply costs an interval.
 pub(crate) fn bound(plan: &ClientPlan) -> Nanos {
     let failback_ms = plan.failback_ms.unwrap_or_default();
     (3 * failback_ms + plan.session_timeout_ms / 3 + 3_000) * MILLISECOND
 }
 
-/// The end of the time that [`follow`] needs, from the peace on.
+/// How long after the peace [`follow`] needs to judge a client.
 pub(crate) fn judged_after(plan: &ClientPlan) -> Nanos {
     SETTLED + bound(plan) + 3 * SECOND
 }

@@ -21,10 +21,10 @@ const CONNECTED_WITHIN: Nanos = 8 * SECOND;
 /// The delay of a ping and of its reply, with polls put off and a slow delivery.
 const PING_SLACK: Duration = Duration::from_millis(1_200);
 
-/// The longest delay of a call behind its limit: one second for a request in progress, and polls that are put off.
+/// How long after its limit a call may return: one second for a request in progress, and polls that are put off.
 const BEHIND_LIMIT: Duration = Duration::from_millis(2_500);
 
-/// The output of a call that returns within its limit, by the clock of its process.
+/// Awaits a call, and reports one that takes longer than its limit, by the clock of its process.
 pub(crate) async fn limited<F: Future>(
     world: &World,
     (pid, client): (Pid, &Client),
@@ -42,7 +42,7 @@ pub(crate) async fn limited<F: Future>(
     output
 }
 
-/// Closes a client, which takes no longer than promised, and ends the session.
+/// Closes a client, and checks that this takes no longer than promised and ends the session.
 pub(crate) async fn close(world: &World, pid: Pid, client: &Client) {
     let (began_at, token) = (world.now(), client.session_token());
     let was_ended = client.ended().is_some();
@@ -58,8 +58,8 @@ pub(crate) async fn close(world: &World, pid: Pid, client: &Client) {
             let left = session.filter(|id| world.core().ensemble().session_ids().contains(id));
             if let Some(session) = left.filter(|_| !was_ended) {
                 let text = format!("p{pid}: session {session:#x} is closed, and still there");
-                // A leader that was paused says that a session has expired, before it knows that it leads no more. A process
-                // that was stopped reads it later.
+                // A leader that was paused may reply that a session has expired before it knows that it no longer
+                // leads. A process that was stopped reads that reply later.
                 let now = world.now();
                 let is_during = |(from, to): &(_, _)| *from <= now && began_at <= *to;
                 let is_cut = world.core().disturbances.cuts.iter().any(is_during);
@@ -115,7 +115,8 @@ async fn follow_states(world: World, pid: Pid, mut states: Events<StateEvent>) {
     }
 }
 
-/// Without a fault, a client is connected, keeps its connection, and pings in time: a reply to each ping renews its lease.
+/// Without a fault, a client is connected, keeps its connection, and pings in time: a reply to each ping renews its
+/// lease.
 async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
     let (mut before, mut settled_since, mut is_moved) = (None, None, false);
     loop {
@@ -148,8 +149,8 @@ async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
                     bad("has lost its session without a cause".to_owned());
                 } else if connections != metrics.connections && !reconnects {
                     let text = format!("p{pid}: has lost its connection without a cause");
-                    // A connect request of a former attempt, which has arrived late, has moved the session: the next
-                    // write costs the connection.
+                    // A connect request of an earlier attempt, which arrived late, may have moved the session: then the
+                    // next write costs the connection.
                     world.record(if is_moved {
                         What::Violation(text)
                     } else {
@@ -158,7 +159,7 @@ async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
                     is_moved = true;
                 }
             }
-            // The lease ends a twentieth early, and a ping is sent each third.
+            // The lease ends a twentieth of the timeout early, and a ping is sent every third of it.
             let least = timeout.mul_f64(0.95 - 1.0 / 3.0).saturating_sub(PING_SLACK);
             if is_connected && left.is_some_and(|left| left < least) {
                 bad(format!("has a lease of {left:?} left, of {timeout:?}"));
@@ -186,14 +187,14 @@ async fn follow_lease(world: World, pid: Pid, client: WeakClient) {
             _ => Duration::from_millis(300),
         };
         let from = lease.deadline().max(continued_at) + late_by;
-        // A close ends the lease at once, and the state when it is answered.
+        // A close ends the lease at once, but the state changes only when it is answered.
         let is_over =
             client.now() > from + slack && state != ConnectionState::Lost && !lease.is_lost();
         (is_over && of_quorum.contains(&lease.session_id())).then_some((lease.session_id(), state))
     };
     // A process that was stopped reads late replies when it continues.
     let (mut seen, mut continued_at) = (0, Instant::ZERO);
-    // Timers that were set before a jump of the clock are late by as much.
+    // Timers that were set before a jump of the clock are late by the length of the jump.
     let (mut jumped, mut felt_until) = (Duration::ZERO, 0);
     loop {
         let interruptions = world.core().process(pid).interruptions;

@@ -30,7 +30,7 @@ use crate::{
 /// The seeds of a run without options.
 const DEFAULT_SEEDS: RangeInclusive<u64> = 1..=2_000;
 
-/// The records of a hanging seed that are printed on standard error.
+/// The number of records of a hanging seed that are printed on standard error.
 const LAST_RECORDS: usize = 20;
 
 #[derive(Debug, Parser)]

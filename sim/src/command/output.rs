@@ -9,7 +9,7 @@ use std::{
 use docent_sim::run::batch::Totals;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Prints a text that ends its own lines. A reader that closes standard output ends the command.
+/// Prints a text that has its own line ends. The command exits if the reader has closed standard output.
 pub(super) fn print(text: impl Display) {
     let mut out = stdout().lock();
     if let Err(error) = write!(out, "{text}").and_then(|()| out.flush()) {

@@ -22,7 +22,7 @@ pub(super) fn list() -> ExitCode {
 /// Runs each planted fault until it is found or its number of seeds is over.
 pub(super) fn find_all(options: Options) -> ExitCode {
     let mut missed = 0;
-    // The threads of an endless loop would be left behind: a test of the command has this one.
+    // The threads of an endless loop would be left behind; a test of the command runs that fault instead.
     let plants = || PLANTS.iter().filter(|plant| plant.name != ENDLESS_LOOP);
     for plant in plants() {
         let progress = progress(plant.within).with_message(plant.name);
@@ -50,7 +50,7 @@ pub(super) fn find_all(options: Options) -> ExitCode {
     ExitCode::from(u8::from(missed > 0))
 }
 
-/// Plans of seeds.
+/// The planner of seeds, with a planted fault and a version of the servers, if given.
 pub(super) fn planner(plant: Option<&'static str>, version: Option<String>) -> Planner {
     Arc::new(move |seed| {
         let mut plan = Plan { plant: plant.map(str::to_owned), ..draw::plan(seed) };

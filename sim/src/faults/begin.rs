@@ -9,7 +9,7 @@ use super::{Direction, Fault, FaultKind, Flow, KillKind};
 use crate::world::{World, disturbances::Apart, history::What, process::Death, time::MILLISECOND};
 
 impl World {
-    /// Plans all faults, and the peace.
+    /// Schedules all faults, and the peace.
     pub(crate) fn plan_faults(&self, faults: &[Fault], peace_at_ms: u64) {
         for fault in faults {
             let kind = fault.kind.clone();
@@ -22,7 +22,6 @@ impl World {
         self.record(What::Fault(text.into()));
     }
 
-    /// Calls the servers.
     fn servers<R>(&self, call: impl FnOnce(&mut Ensemble, Duration) -> R) {
         let now = self.elapsed();
         self.core().with_servers(now, call);
@@ -32,13 +31,13 @@ impl World {
         self.at(self.now() + ms * MILLISECOND, action);
     }
 
-    /// Switches something on, and off after some time.
+    /// Switches something on, and off again after this time.
     fn lasts(&self, ms: u64, set: impl Fn(&Self, bool) + Send + 'static) {
         set(self, true);
         self.ends_after(ms, move |world| set(world, false));
     }
 
-    /// The same at the servers.
+    /// Switches something on at the servers, and off again after this time.
     fn lasts_there(&self, ms: u64, set: impl Fn(&mut Ensemble, Duration, bool) + Send + 'static) {
         self.lasts(ms, move |world, on| world.servers(|servers, now| set(servers, now, on)));
     }
@@ -76,18 +75,19 @@ impl World {
         (0..processes).for_each(|pid| self.continue_process(pid));
     }
 
-    /// For this time a member may renew sessions without the leader. A single server has no leader apart from itself.
+    /// Notes that a member may renew sessions without the leader for this time. A single server is its own leader.
     fn renew_apart(&self, member: usize, for_ms: u64) {
         let now = self.now();
         let mut core = self.core();
         if core.servers.count > 1 {
-            // A leader that stands still, or is cut off, hears of no client of the others.
+            // A leader that stands still, or is cut off, hears nothing of the other members' clients: then each member
+            // counts.
             let is_leader = core.servers.ensemble.leader() == Some(member);
             core.disturbances.renew_apart(now, (!is_leader).then_some(member), for_ms);
         }
     }
 
-    /// The same for members that give each other up after some time.
+    /// Like `renew_apart`, but at most for the sync limit, after which members give each other up.
     fn renew_until_given_up(&self, member: usize, for_ms: u64) {
         let limit_ms = self.core().disturbances.sync_limit_ms;
         self.renew_apart(member, for_ms.min(limit_ms));
@@ -232,7 +232,7 @@ impl World {
             }
             FaultKind::PauseMember { member, for_ms, clients_first } => {
                 let Some(member) = self.member(member) else { return };
-                // When it goes on, it answers requests that waited, before it knows that it leads no more.
+                // When it continues, it answers waiting requests before it knows that it no longer leads.
                 self.renew_apart(member, for_ms);
                 self.note_cut(for_ms);
                 self.servers(|servers, now| servers.pause_member(now, member));

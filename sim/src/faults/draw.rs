@@ -111,7 +111,7 @@ pub(crate) fn faults(
     faults
 }
 
-/// For how long a fault lasts, in milliseconds.
+/// Draws how long a fault lasts, in milliseconds.
 pub(crate) fn duration(rng: &mut Rng) -> u64 {
     match rng.u8(..4) {
         0 => rng.u64(1..100),

@@ -55,15 +55,15 @@ pub enum FaultKind {
     },
     /// A member applies changes only for its own clients' writes and for `sync`.
     Lag { member: usize, for_ms: u64 },
-    /// A member is cut off the other members. Its clients still reach it.
+    /// A member is cut off from the other members. Its clients still reach it.
     Isolate {
         /// The member; `None`: the leader at that time.
         member: Option<usize>,
         for_ms: u64,
     },
-    /// Nothing that one member sends arrives at another.
+    /// No message of one member arrives at another.
     CutMembers { from: usize, to: usize, for_ms: u64 },
-    /// A member is cut off its clients. The other members still reach it.
+    /// A member is cut off from its clients. The other members still reach it.
     IsolateFromClients { member: usize, for_ms: u64 },
     /// The servers reject the next requests.
     Throttle { requests: u32 },
@@ -94,11 +94,11 @@ pub enum FaultKind {
         task: usize,
         for_ms: u64,
     },
-    /// The clock of a process goes at another rate from now on, wrong by these millionths.
+    /// From now on the clock of a process runs at another rate, wrong by these millionths.
     Clock { process: usize, drift_ppm: i64 },
-    /// From now on the servers grant no longer session timeouts.
+    /// From now on the servers grant no session timeout longer than this.
     Limit { timeout_ms: u64 },
-    /// The next grant of a strict mutex to a process is the last that it hears of the servers: they end its session.
+    /// The next grant of a strict mutex is the last that a process hears of the servers, which then end its session.
     SeverAtGrant { process: usize, for_ms: u64 },
 }
 
@@ -126,7 +126,7 @@ impl FaultKind {
         self.number("process").and_then(|process| usize::try_from(process).ok())
     }
 
-    /// A field of this name.
+    /// The value of a numeric field.
     fn number(&self, name: &str) -> Option<u64> {
         let value = serde_json::to_value(self).ok()?;
         value.as_object()?.values().next()?.get(name)?.as_u64()

@@ -1,9 +1,9 @@
 //! The planted faults: defects that are put into docent on purpose, to prove that the checks find such defects.
 //!
-//! A plan names the fault that is planted ([`Plan::plant`](crate::Plan::plant)). The code of each is where a
-//! programmer could make the mistake: in the sources of docent-session and docent-recipes, behind
-//! `planted::is("name")`, which is a constant outside of the simulator. An assumption is taken away in the simulator itself,
-//! or by a switch of the embedded ensemble that only the simulator has.
+//! A plan names the fault that is planted ([`Plan::plant`](crate::Plan::plant)). The code of each is where a programmer
+//! could make the mistake: in the sources of docent-session and docent-recipes, behind `planted::is("name")`, which is
+//! a constant outside of the simulator. An assumption is taken away in the simulator itself, or by a switch of the
+//! embedded ensemble that only the simulator has.
 
 use std::{thread, time::Duration};
 
@@ -12,11 +12,9 @@ use docent_session::planted;
 /// A defect, and how many seeds may pass until it is found.
 #[derive(Debug, Clone, Copy)]
 pub struct Plant {
-    /// Its name.
     pub name: &'static str,
-    /// The seeds 1 to this one find it: about three times the first seed that did, and at least 50.
+    /// One of the seeds from 1 to this one must find it: about three times the first seed that did, and at least 50.
     pub within: u64,
-    /// The defect.
     pub defect: &'static str,
     /// A part of the text of the rule that must be broken; empty: any rule.
     pub rule: &'static str,
@@ -34,7 +32,7 @@ const fn plant(name: &'static str, within: u64, defect: &'static str) -> Plant {
     Plant { name, within, defect, rule: "" }
 }
 
-/// An assumption of the proven bound is taken away.
+/// A planted fault that takes away an assumption of the proven bound.
 const fn assumption(name: &'static str, within: u64, defect: &'static str) -> Plant {
     Plant { name, within, defect, rule: "within the proven bound" }
 }

@@ -34,7 +34,7 @@ pub struct ClientPlan {
     /// Whether it asks servers for their roles.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub direct_servers: bool,
-    /// The time within which it returns to a better server; `None`: it does not.
+    /// The interval at which it looks for a better server to return to; `None`: it does not return.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failback_ms: Option<u64>,
     /// The member that it prefers.

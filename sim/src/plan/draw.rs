@@ -1,7 +1,7 @@
 //! Draws plans: servers, network, clients and processes, for all recipes.
 //!
-//! Swarm testing: each plan has some kinds of steps and faults only, so that the rare ones meet. Each part of a plan has a
-//! generator of its own, made of the seed and of the part's name: a new recipe changes no other one's draws.
+//! Swarm testing: each plan has only some kinds of steps and faults, so that the rare ones meet. Each part of a plan
+//! has its own generator, made from the seed and the part's name: a new recipe does not change what the others draw.
 
 use fastrand::Rng;
 
@@ -39,7 +39,7 @@ pub(crate) fn empty<S>(seed: u64, rng: &mut Rng) -> Plan<S> {
             short_one_in: pick(rng, &[0, 0, 20, 3]),
         },
         puts_off_one_in: pick(rng, &[0, 0, 50, 8]),
-        // An eighth of the plans has hardly a fault: whatever ends, ends for nothing.
+        // An eighth of the plans has hardly any fault, for the rules of what must not end without a cause.
         peace_at_ms: if one_in(rng, 8) {
             1_500
         } else {
@@ -101,7 +101,7 @@ impl Setting {
         }
     }
 
-    /// A process, which starts at any time before the peace.
+    /// A process that starts in the first half of the time before the peace.
     pub(crate) fn process<S>(
         &self,
         rng: &mut Rng,
@@ -119,7 +119,7 @@ impl Setting {
     }
 }
 
-/// The workers of a process: the number of steps of each is in this range.
+/// Draws the workers of a process, each with a number of steps in this range.
 pub(crate) fn workers<S>(
     rng: &mut Rng,
     steps: std::ops::RangeInclusive<usize>,

@@ -23,9 +23,7 @@ pub use step::PlanStep;
 pub struct Plan<S> {
     /// The seed of everything else: delays, the order of tasks, GUIDs.
     pub seed: u64,
-    /// The servers.
     pub servers: ServersPlan,
-    /// The network.
     pub network: NetworkPlan,
     /// One in this many polls of a task is put off; 0: none.
     pub puts_off_one_in: u32,
@@ -116,7 +114,8 @@ impl<S: PlanStep> Plan<S> {
         self.add_link_faults(process, others, flow, span_ms);
     }
 
-    /// Deletes the other faults. A process whose session another one resumes must be killed all the same.
+    /// Keeps kills, and the other faults that `keeps` accepts. A process whose session another one resumes must be
+    /// killed in any case.
     pub(crate) fn retain_kills(&mut self, mut keeps: impl FnMut() -> bool) {
         self.faults.retain(|fault| matches!(fault.kind, FaultKind::Kill { .. }) || keeps());
     }
@@ -151,7 +150,7 @@ impl<S: PlanStep> Plan<S> {
         timeouts.max().unwrap_or(0)
     }
 
-    /// The faults that happen.
+    /// The faults that are carried out.
     pub(crate) fn happening_faults(&self) -> Vec<Fault> {
         let is_resumed = |of| self.processes.iter().any(|process| process.resumes == Some(of));
         // With this planted fault, the process that owns a session goes on beside the one that takes it over.
@@ -190,8 +189,8 @@ pub struct ServersPlan {
     /// How long an election takes.
     #[serde(default)]
     pub election_ms: u64,
-    /// `minSessionTimeout`, in milliseconds; `None`: two ticks. Below one tick, sessions end although nothing fails: the
-    /// leader hears of the clients of a follower every half tick.
+    /// `minSessionTimeout`, in milliseconds; `None`: two ticks. Below one tick, sessions end although nothing fails:
+    /// the leader hears of the clients of a follower every half tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_session_timeout_ms: Option<u64>,
     /// `maxSessionTimeout`, in milliseconds; `None`: a minute.
@@ -240,9 +239,8 @@ pub struct ProcessPlan<S> {
     pub starts_at_ms: u64,
     /// The error of its clock's rate, in millionths.
     pub drift_ppm: i64,
-    /// Its client.
     pub client: ClientPlan,
-    /// The process whose last session its client goes on with.
+    /// The process whose last session its client resumes.
     #[serde(default)]
     pub resumes: Option<usize>,
     /// Its workers: the steps of each, done one after another.

@@ -1,4 +1,4 @@
-//! Draws which holds and leaderships renew their proven bound, and faults that are about it.
+//! Draws which holds and leaderships renew their proven bound, and faults that test the renewals.
 
 use fastrand::Rng;
 
@@ -8,7 +8,7 @@ use crate::faults::{
     draw::{one_in, pick},
 };
 
-/// The session timeout where the tick is longer.
+/// The session timeout in [`Sequence::LongTick`], where a tick is longer.
 const LONG_TICK_TIMEOUT_MS: u64 = 4_000;
 
 /// Makes some holds and leaderships of half of the plans renew their proven bound.
@@ -31,14 +31,15 @@ pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
     }
     let all = sequence.is_some() || one_in(rng, 2);
     let is_long = all || one_in(rng, 2);
-    // Most sequences take longer than a session lasts: a hold that ends too late must have begun before them.
+    // Most sequences last longer than a session: a hold that ends too late must have begun before the sequence.
     let longest_ms = if sequence.is_some() { plan.longest_timeout_ms() * 4 } else { 15_000 };
     for process in &mut plan.processes {
         let timeout = process.client.session_timeout_ms;
         process.client.direct_servers = one_in(rng, 2);
         // The same for all steps of a process: they share lock objects by their options.
         let every = match sequence {
-            // A member that is cut off answers a ping first: it accepts no reconnect.
+            // Rare renewals: the member that is cut off must answer a ping first, because it refuses the reconnect of a
+            // renewal.
             Some(Sequence::LateApart) => timeout / 2,
             _ => timeout / pick(rng, &[2, 3, 3, 3, 6, 20]),
         };
@@ -60,28 +61,31 @@ pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
     }
 }
 
-/// Shifts the ticks of the next leader: it learns of a follower's clients each half tick, and only once before sessions end.
+/// Restarts the leader at the start, which shifts the ticks of the next one. A leader learns of a follower's clients
+/// each half tick: with this shift, only once before sessions end.
 fn shift_ticks<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
     let slack_ms = (plan.servers.tick_ms / 2).saturating_sub(LONG_TICK_TIMEOUT_MS + 100);
     plan.add_fault(rng.u64(..slack_ms), FaultKind::StopMember { member: None, for_ms: 100 });
 }
 
-/// Faults that make a wrong rule of renewal fail.
+/// Sequences of faults that expose a wrong rule of renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sequence {
-    /// A member is cut off the others, or their leader stands still: it answers its clients, and renews nothing.
+    /// A member is cut off from the others, or their leader stands still: it answers its clients, but renews nothing.
     Apart,
-    /// A leader stands still until there is another one, goes on, and replies to waiting clients before it knows.
+    /// A leader stands still until there is another one. When it continues, it answers waiting clients before it knows
+    /// that it was deposed.
     Deposed,
     /// Replies come late, and then nothing comes any more, or the process is stopped.
     Late,
-    /// Replies come late, and then the member is cut off the others.
+    /// Replies come late, and then the member is cut off from the others.
     LateApart,
-    /// The leader learns of a follower's clients too late: the tick is longer than the sessions' timeout. Replies come late.
+    /// The leader learns of a follower's clients too late: the tick is longer than the sessions' timeout. Replies come
+    /// late.
     LongTick,
 }
 
-/// Leaves the faults out that would end most holds early.
+/// Sets the servers and the timeouts that a sequence needs, and deletes the faults that would end most holds early.
 fn prepare<S: PlanStep>(plan: &mut Plan<S>, sequence: Sequence) {
     plan.servers.count = 3;
     plan.servers.max_session_timeout_ms = None;
@@ -90,7 +94,8 @@ fn prepare<S: PlanStep>(plan: &mut Plan<S>, sequence: Sequence) {
     (plan.servers.tick_ms, plan.servers.sync_limit) = match sequence {
         Sequence::Apart => (1_000, 5),
         Sequence::Deposed | Sequence::Late => (200, 3),
-        // Sessions end on time: a bound that counts from a receipt is late by a twentieth of the timeout at most.
+        // Short ticks, so that sessions end on time: a bound that counts from a receipt is late by a twentieth of the
+        // timeout at most.
         Sequence::LateApart => (50, 100),
         Sequence::LongTick => (12_000, 5),
     };
@@ -122,7 +127,7 @@ fn add_sequence<S: PlanStep>(
     let count = plan.processes.len();
     let whole = (0, plan.peace_at_ms);
     for process in (0..count).filter(|_| sequence != Sequence::Late) {
-        // The first leader, if that is deposed.
+        // Member 0 is the first leader, which this sequence deposes.
         let home = if sequence == Sequence::Deposed { 0 } else { rng.usize(..3) };
         plan.separate(process, home, Flow::Lose, whole);
     }
@@ -193,8 +198,8 @@ fn add_sequence<S: PlanStep>(
     }
 }
 
-/// Messages whose delay exceeds the margin between the end of a session and its bound. A planned reconnect, which takes four of
-/// them, may last a sixth of the timeout.
+/// Delays messages by more than the margin between a bound and the end of its session. A planned reconnect takes four
+/// messages, and may last a sixth of the timeout.
 fn slow(rng: &mut Rng, process: usize, timeout: u64, for_ms: u64) -> FaultKind {
     FaultKind::Slow { process, by_ms: rng.u64(timeout / 33..timeout / 25), for_ms }
 }

@@ -8,11 +8,11 @@ use crate::faults::{
     draw::{duration, one_in, pick},
 };
 
-/// Adds a sequence of faults to half of the plans with locks or elections. `has_holders_only`: only locks and elections take
-/// part.
+/// Adds a sequence of faults to half of the plans with locks or elections. `has_holders_only`: only locks and elections
+/// take part.
 pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, has_holders_only: bool) {
     if plan.servers.min_session_timeout_ms.is_some() || plan.holders().is_empty() {
-        // It has a sequence already, or no holder.
+        // The plan has a sequence of renewals already, or no holder.
         return;
     }
     let add_faults = match rng.u8(..6) {
@@ -21,20 +21,21 @@ pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, has_holders_on
         2 => stale_reads,
         _ => return,
     };
-    // Many other faults leave nothing held for long.
+    // Among many other faults, nothing would be held for long.
     let keeps = pick(rng, &[0, 0, 0, 4, 1]);
     plan.retain_kills(|| keeps > 0 && one_in(rng, keeps));
     add_faults(plan, rng, has_holders_only);
 }
 
-/// A member and some processes are cut off the other members, and reach each other. The member may serve them read-only.
+/// A member and some processes are cut off from the other members, and reach each other. The member may serve them
+/// read-only.
 fn split_site<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, has_holders_only: bool) {
     plan.servers.count = 3;
     let is_read_only = has_holders_only && !one_in(rng, 4);
     if is_read_only {
         // Later versions resume no session while they are read-only.
         plan.servers.version = Some("3.6".to_owned());
-        // It is read-only long before the sessions end.
+        // With short ticks, the member is read-only long before the sessions end.
         plan.servers.tick_ms = 200;
         plan.processes.iter_mut().for_each(|process| process.client.read_only = true);
     } else if one_in(rng, 2) {
@@ -44,7 +45,7 @@ fn split_site<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, has_holders_only: 
     let longest_timeout = plan.longest_timeout_ms();
     let (shortest_ms, hold_ms) = if is_read_only { (8_000, 25_000) } else { (2_000, 15_000) };
     lengthen(plan, rng, hold_ms);
-    // The site of some plans is always the same one, whose processes reach no other member.
+    // In half of the plans there is one site, whose processes never reach another member.
     let home = if one_in(rng, 2) { None } else { Some(rng.usize(..3)) };
     let mut site: Vec<_> = (0..plan.processes.len()).filter(|_| one_in(rng, 2)).collect();
     if let Some(member) = home {
@@ -57,7 +58,7 @@ fn split_site<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, has_holders_only: 
         let for_ms = rng.u64(shortest_ms..16_000);
         let mut isolated_at = at_ms;
         if home.is_none() {
-            // Processes that are separated first gather at the member: they are given time to connect to it.
+            // The processes are separated before the member is, so that they have time to connect to it.
             let gather_ms = pick(rng, &[0, 1_500, longest_timeout]);
             isolated_at += rng.u64(..=gather_ms);
             site = (0..plan.processes.len()).filter(|_| one_in(rng, 2)).collect();
@@ -97,14 +98,14 @@ fn late_replies<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, _has_holders_onl
     }
 }
 
-/// The servers send nothing to a process for this time, and everything behind it.
+/// The servers' messages to a process are held back for this time, and arrive after it.
 const fn stalled_replies(process: usize, for_ms: u64) -> FaultKind {
     let (direction, flow) = (Some(Direction::ToClient), Flow::Stall);
     FaultKind::Link { process, member: None, direction, flow, for_ms }
 }
 
-/// Disturbs one of these processes after another close to the end of a claim, which is that of its session. For locks whose holds no fault
-/// excuses.
+/// Disturbs these processes, one after another, close to the end of a claim, which is also the end of its session. For
+/// locks whose holds no fault excuses.
 pub(crate) fn at_the_end_of_claims<S: PlanStep>(
     plan: &mut Plan<S>,
     rng: &mut Rng,
@@ -116,7 +117,7 @@ pub(crate) fn at_the_end_of_claims<S: PlanStep>(
         let process = pick(rng, contenders);
         let timeout = plan.processes[process].client.session_timeout_ms;
         let end = if one_in(rng, 2) {
-            // The node is deleted within a hundredth of the claim from its grant, whose reply may be late.
+            // The node is deleted within a hundredth of the claim's time after its grant, whose reply may be late.
             plan.add_fault(at_ms, FaultKind::SeverAtGrant { process, for_ms: timeout * 3 / 2 });
             if one_in(rng, 2) {
                 let (by_ms, for_ms) = (rng.u64(timeout / 40..timeout / 12), timeout * 3);
@@ -124,8 +125,8 @@ pub(crate) fn at_the_end_of_claims<S: PlanStep>(
             }
             at_ms + timeout * 3
         } else if one_in(rng, 2) {
-            // The reply to a renewal is on its way while the session ends. A renewal is sent each third of a claim, and the
-            // client gives the connection up after half of the timeout.
+            // The reply to a renewal is on its way while the session ends. A renewal is sent each third of a claim, and
+            // the client gives the connection up after half of the timeout.
             let for_ms = rng.u64(timeout * 7 / 20..timeout * 9 / 20);
             plan.add_fault(at_ms, stalled_replies(process, for_ms));
             let end = at_ms + for_ms;

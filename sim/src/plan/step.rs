@@ -4,12 +4,12 @@ use super::client::ClientPlan;
 
 /// A step of a worker. The defaults are those of a step that holds nothing.
 pub trait PlanStep {
-    /// Its longest duration, besides the usual time of progress, in milliseconds.
+    /// The longest time for which it holds something or waits, in milliseconds.
     fn lasts_ms(&self) -> u64 {
         0
     }
 
-    /// Whether it sends nothing without a cause.
+    /// Whether it sends no request without a cause.
     fn is_quiet(&self) -> bool {
         false
     }

@@ -1,7 +1,8 @@
 //! Atomic numbers and values.
 //!
-//! A number is only changed by additions. Each change is the delta of one operation: applied once if the operation says that
-//! it has succeeded, never if it says that it has not, and at most once otherwise. The writes of values are recorded as calls.
+//! A number is only changed by additions. Each change is the delta of one operation: applied once if the operation says
+//! that it has succeeded, never if it says that it has not, and at most once otherwise. The writes of values are
+//! recorded as calls.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
@@ -39,14 +40,14 @@ use crate::{
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Step {
-    /// The number of the node. Even numbers are of `DistributedAtomicLong`, odd ones of `DistributedAtomicInteger`; those of
-    /// values are other nodes.
+    /// The number of the node. Even numbers stand for a `DistributedAtomicLong`, odd ones for a
+    /// `DistributedAtomicInteger`; values have other nodes.
     pub number: u8,
     /// The operation.
     pub op: Op,
     /// The number of further attempts after another writer was faster.
     pub attempts: u32,
-    /// How long the lock of a promotion is waited for, in milliseconds; `None`: no promotion.
+    /// The longest wait for the lock of a promotion, in milliseconds; `None`: no promotion.
     pub promotion_ms: Option<u64>,
     /// The retry policy of requests.
     pub retry: Retry,
@@ -68,7 +69,7 @@ pub enum Op {
     Get,
     /// `try_set` of a value.
     TrySet,
-    /// `compare_and_set` of a value, with the one read last.
+    /// `compare_and_set` of a value, which expects the one read last.
     CompareAndSet,
     /// `force_set` of a value.
     ForceSet,
@@ -158,7 +159,6 @@ fn options(step: &Step, lock: &str) -> AtomicOptions {
     }
 }
 
-/// An operation on a number.
 async fn number(worker: &Worker, step: &Step, path: &str, lock: &str) {
     let delta = match step.op {
         Op::Increment => 1,
@@ -175,7 +175,7 @@ async fn number(worker: &Worker, step: &Step, path: &str, lock: &str) {
         calls.len() - 1
     });
     let small = i32::try_from(delta).unwrap_or_default();
-    /// The operation on a number of a type; its values before and after it.
+    /// Runs the operation on a counter of this type. Returns the values before and after it.
     macro_rules! operate {
         ($counter:ident, $delta:ident) => {{
             let made = $counter::with_options(&worker.client, path, options(step, lock));
@@ -206,7 +206,6 @@ async fn number(worker: &Worker, step: &Step, path: &str, lock: &str) {
     }
 }
 
-/// An operation on a value.
 async fn value(worker: &Worker, step: &Step, path: &str, lock: &str) {
     let made = DistributedAtomicValue::with_options(&worker.client, path, options(step, lock));
     let Some(cell) = worker.accepted(path, made) else { return };
@@ -273,7 +272,7 @@ struct Addition {
     made: Option<Made>,
 }
 
-/// The result of an addition, by its own account.
+/// The result that an addition has returned.
 enum Made {
     /// It has succeeded: the time of its return, and the numbers before and after it.
     Done(Nanos, i64, i64),
@@ -331,7 +330,7 @@ fn judge_number(path: &str, calls: &[&Addition], truth: &Truth, found: &mut Find
         *applied.entry(after.wrapping_sub(before)).or_default() += 1;
         before = after;
     }
-    // How often each delta was added, at least and at most, by the account of the calls.
+    // How often each delta was added, at least and at most, according to the calls.
     let mut asked: BTreeMap<i64, (usize, usize)> = BTreeMap::new();
     for call in calls {
         let (least, most) = asked.entry(call.delta).or_default();

@@ -1,17 +1,18 @@
 //! The calls of clients, and whether their results agree with the one order of all changes.
 //!
-//! Checkers such as those of stateright or todc-utils search for *an* order that explains the results, at a cost that grows
-//! exponentially with the number of unknown outcomes. Here *the* order is known: each change has a zxid, and the servers
-//! show which changes they have applied. So each result is compared with that order:
+//! Checkers such as those of stateright or todc-utils search for *an* order that explains the results, at a cost that
+//! grows exponentially with the number of unknown outcomes. Here *the* order is known: each change has a zxid, and the
+//! servers show which changes they have applied. So each result is compared with that order:
 //!
-//! * A write that succeeded was applied once, between its call and its reply, with the Stat of its reply. A write of unknown
-//!   outcome was applied at most once, and not before its call. A write that was not applied never was. The writes of a
-//!   transaction have one zxid, or none was applied. A delete leaves no value behind: deletes are matched with calls.
+//! * A write that succeeded was applied once, between its call and its reply, with the Stat of its reply. A write of
+//!   unknown outcome was applied at most once, and not before its call. A write that was not applied never was. The
+//!   writes of a transaction have one zxid, or none was applied. A delete leaves no value behind: deletes are matched
+//!   with calls.
 //! * A read returns the state of one zxid, of a change that had been applied when it returned.
 //! * The reads and writes of one client in one session, in the order of their calls, see states that never go back.
-//! * A read behind a `sync` sees all writes that were acknowledged before the call of the `sync`. A stale one is only counted
-//!   while a member may not know that it is cut off, or the leader has commits to apply: a leader treats the `sync` of its
-//!   own client as a read, which overtakes commits (`CommitProcessor.needCommit`).
+//! * A read behind a `sync` sees all writes that were acknowledged before the call of the `sync`. A stale one is only
+//!   counted while a member may not know that it is cut off, or the leader has commits to apply: a leader treats the
+//!   `sync` of its own client as a read, which overtakes commits (`CommitProcessor.needCommit`).
 //! * A refusal was true of a state between the call and the reply.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +51,7 @@ struct Call {
 pub(super) enum Asked {
     /// A read of a node.
     Read { path: String },
-    /// Writes, all or none.
+    /// Writes, which are applied as a whole.
     Write(Vec<Write>),
 }
 
@@ -78,7 +79,8 @@ pub(super) enum WriteKind {
 /// A result.
 #[derive(Debug, Clone)]
 pub(super) enum Got {
-    /// A node, with its data if they were read. `synced_since`: the call of a successful `sync` in front.
+    /// A node, with its data if they were read. `synced_since`: when a successful `sync` in front of the read was
+    /// called.
     Node {
         node: Option<(Option<Bytes>, Stat)>,
         synced_since: Option<Nanos>,
@@ -161,7 +163,8 @@ impl Check for Calls {
 }
 
 struct Checker<'a> {
-    /// When a member might not have known that it is cut off the others, or the leader had not applied all commits.
+    /// When a member might not have known that it is cut off from the others, or the leader had not applied all
+    /// commits.
     stale_syncs: Vec<(Nanos, Nanos)>,
     states: BTreeMap<String, Vec<State>>,
     values: BTreeMap<Bytes, Vec<&'a Applied>>,
@@ -291,7 +294,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Whether a server's refusal was true of a state between the call and the reply.
+    /// Checks that a server's refusal was true of a state between the call and the reply.
     fn check_refusal(&mut self, call: &Call, write: &Write, kind: ErrorKind, done: Nanos) {
         let called_at = call.called_at;
         let version = write.version;
@@ -322,7 +325,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The zxids, from and below, at which a read could return this; with the time of the beginning.
+    /// The ranges of zxids in which a read could return this: the first zxid, the time of its change, and the zxid
+    /// behind the range.
     fn ranges(
         &mut self,
         path: &str,
@@ -331,7 +335,7 @@ impl<'a> Checker<'a> {
         let fits = |state: &&State| match (node, &state.node) {
             (None, None) => true,
             (Some((data, stat)), Some((value, of))) => {
-                // Children are changed by others.
+                // Other fields change with the children, which are not recorded here.
                 let same =
                     (stat.mzxid, stat.czxid, stat.version) == (of.mzxid, of.czxid, of.version);
                 same && data.as_ref().is_none_or(|data| data == value)
@@ -342,8 +346,8 @@ impl<'a> Checker<'a> {
         states.map(|state| (state.zxid, state.at, state.end_zxid)).collect()
     }
 
-    /// Matches deletes with calls: each applied one with a call that may have made it, and each acknowledged call with
-    /// an applied one. If both can be done, both can be done at once (Mendelsohn and Dulmage).
+    /// Matches each applied delete with a call that may have made it, and each acknowledged call with an applied
+    /// delete. If both matchings exist, so does one that is both (Mendelsohn and Dulmage).
     fn check_deletes(&mut self, calls: &Calls) {
         let mut by_path: BTreeMap<&str, Vec<(&Call, &Write)>> = BTreeMap::new();
         for call in &calls.0 {
@@ -396,7 +400,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The zxids at which the effect of a call was visible to it.
+    /// The ranges of zxids that the result of a call shows.
     fn seen(&mut self, call: &Call) -> Option<Vec<(i64, Nanos, i64)>> {
         match (&call.asked, &call.result) {
             (Asked::Read { path }, Some((_, _, Got::Node { node, .. }))) => {
@@ -428,7 +432,7 @@ impl<'a> Checker<'a> {
             }
         }
         for ((client, _), calls) in sessions {
-            // The position of each call, with the time at which it was known.
+            // The zxid that each call has seen, with the time of its reply.
             let mut known: Vec<(Nanos, i64)> = Vec::new();
             for call in calls {
                 let before =

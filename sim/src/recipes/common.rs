@@ -1,4 +1,4 @@
-//! Settings that several recipes have.
+//! Settings and helpers that several recipes share.
 
 use std::{
     future::poll_fn,
@@ -26,7 +26,7 @@ const LOOKS_EVERY_MS: u64 = 400;
 /// A retry policy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Retry {
-    /// That of `LockOptions`.
+    /// The default of `LockOptions`.
     #[default]
     Default,
     /// `RetryNTimes` with no retry.
@@ -127,7 +127,7 @@ pub(super) fn lasting_ms(rng: &mut Rng) -> u64 {
     }
 }
 
-/// Draws how long an object is used that is not kept, in milliseconds.
+/// Draws how long an object that is not kept is used, in milliseconds.
 pub(super) fn used_ms(rng: &mut Rng) -> u64 {
     match rng.u8(..8) {
         0 => rng.u64(..100),
@@ -146,7 +146,7 @@ pub(super) async fn poll_once(future: impl Future) {
     .await;
 }
 
-/// The output of a future that is ready.
+/// Polls a future once. Its output, if it is ready.
 pub(super) fn now_or_never<F: Future>(future: F) -> Option<F::Output> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
@@ -156,7 +156,6 @@ pub(super) fn now_or_never<F: Future>(future: F) -> Option<F::Output> {
 
 /// A cache whose events a worker reads.
 pub(super) trait Reader: Send {
-    /// An event.
     type Event: Send;
 
     /// Waits for the next event; `None`: the cache is closed.
@@ -168,11 +167,11 @@ pub(super) trait Reader: Send {
     /// Compares the content of the cache with the truth.
     fn look(&mut self, worker: &Worker);
 
-    /// Whether the cache is up to date, by its own account.
+    /// Whether the cache reports that it is up to date.
     fn is_current(&self) -> bool;
 
-    /// Reads events until a time, with a pause after each, and looks after each event and from time to time. Returns false if
-    /// the cache is closed.
+    /// Reads events until a time, with a pause after each, and looks after each event and from time to time. Returns
+    /// false if the cache is closed.
     fn read(
         &mut self,
         worker: &Worker,
@@ -208,7 +207,8 @@ pub(super) trait Reader: Send {
         true
     }
 
-    /// Waits until it is up to date: an overflow of the client's events makes it stale for a moment, at any time.
+    /// Waits for a moment until the cache is up to date: an overflow of the client's events may make it stale at any
+    /// time.
     fn settle(&self, worker: &Worker) -> impl Future<Output = ()> + Send
     where
         Self: Sync,

@@ -31,7 +31,7 @@ macro_rules! dispatch {
         pub(super) async fn run(worker: &Worker, step: Step) {
             match step {
                 Step::Sleep { ms } => worker.sleep(ms).await,
-                // The program starts the client.
+                // Handled by the program, which starts the client.
                 Step::Visit(_) => {}
                 Step::Neighbour(step) => worker.meddle(&step).await,
                 $(Step::$recipe(step) => super::$module::$recipe::run(worker, step).await,)*

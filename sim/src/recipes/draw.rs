@@ -30,7 +30,7 @@ pub fn plan(seed: u64) -> Plan {
         (drawing.add)(rng, &mut plan, &setting);
     }
     for process in &mut plan.processes {
-        // A client that outlives its work shows for a while what others keep and what it has left behind.
+        // A client that outlives its work shows for a while which nodes others keep, and which it has left behind.
         if one_in(rng, 3) {
             let ms = rng.u64(setting.peace_at_ms..setting.peace_at_ms + 60_000);
             process.workers.push(vec![Step::Sleep { ms }]);
@@ -52,7 +52,7 @@ pub fn plan(seed: u64) -> Plan {
     plan
 }
 
-/// Lets a process of a quarter of the plans meddle with the nodes of all.
+/// In a quarter of the plans, lets a process meddle with the nodes of all recipes.
 fn add_neighbour(plan: &mut Plan, rng: &mut Rng) {
     let count = plan.processes.len();
     let Some(process) = plan.processes.get_mut(rng.usize(..count.max(1))) else { return };
@@ -65,7 +65,7 @@ fn add_neighbour(plan: &mut Plan, rng: &mut Rng) {
     }
 }
 
-/// Lets the clients of a third of the plans with several servers return to a better one.
+/// In a third of the plans with several servers, lets the clients return to a better one.
 fn add_returns(plan: &mut Plan, rng: &mut Rng) {
     if plan.servers.count == 1 || !one_in(rng, 3) {
         return;
@@ -76,7 +76,8 @@ fn add_returns(plan: &mut Plan, rng: &mut Rng) {
         let is_proven = renewals.any(|renew_ms| renew_ms.is_some());
         let client = &mut process.client;
         client.failback_ms = Some(pick(rng, &[1_000, 2_000, 6_000]));
-        // With a bound that is renewed, no client returns; and a member that has left serves none.
+        // A client does not return while it renews a proven bound; and a member that has left the ensemble serves no
+        // client.
         if !is_proven && !has_changes && one_in(rng, 2) {
             client.prefers = Some(rng.usize(..count));
             let ms = plan.peace_at_ms + servers::judged_after(client) / MILLISECOND;

@@ -37,7 +37,7 @@ pub enum Step {
     Track {
         /// The duration.
         for_ms: u64,
-        /// Whether it goes on then, until the worker has done its steps.
+        /// Whether it continues after that, until the worker has done its steps.
         stays: bool,
     },
     /// Changes the members of the ensemble, as an operator does.
@@ -152,7 +152,7 @@ async fn track(worker: &Worker, for_ms: u64, stays: bool) {
 }
 
 impl Tracking {
-    /// The difference between the configuration in use and that of the servers, or the lack of a connection.
+    /// How the configuration in use differs from that of the servers, or that the client has no connection.
     fn difference(&self, worker: &Worker) -> Option<String> {
         let node = worker.world.core().ensemble().node(CONFIG);
         let newest = node
@@ -196,8 +196,8 @@ fn hosts(hosts: Vec<Host>) -> BTreeSet<String> {
     hosts.iter().map(ToString::to_string).collect()
 }
 
-/// Whether the servers have had this configuration. The first one is not written by a change: it gets its version from the
-/// first leader.
+/// Whether the servers have had this configuration. The first one is not written by a change: it gets its version from
+/// the first leader.
 fn was_written(worker: &Worker, config: &Arc<EnsembleConfig>) -> bool {
     let core = worker.world.core();
     let written = core.servers.truth.of(CONFIG).filter_map(|applied| {

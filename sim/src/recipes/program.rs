@@ -27,7 +27,7 @@ pub(crate) async fn main(world: World, pid: Pid, mut plan: ProcessPlan<Step>) {
     sessions::follow(&world, pid, &client);
     let steps = || plan.workers.iter().flatten();
     let is_quiet = steps().all(PlanStep::is_quiet);
-    // Only then: in other plans the task would find nothing, and would change their histories.
+    // Not for a process that only sleeps: the task would find nothing, and would change the history.
     let is_quiet = is_quiet && steps().any(|step| !matches!(step, Step::Sleep { .. }));
     let mut renewals = plan.workers.iter_mut().flatten().filter_map(PlanStep::renew_ms);
     let reconnects =
@@ -81,7 +81,7 @@ async fn run(worker: &Worker, steps: Vec<Step>) {
         planted::misbehave().await;
         match step {
             Step::Sleep { ms } => worker.sleep(ms).await,
-            // Boxed, for a visitor may have steps of any kind.
+            // Boxed, because a visitor may have steps of any kind.
             Step::Visit(step) => Box::pin(visit(worker, &step)).await,
             step => dispatch::run(worker, step).await,
         }

@@ -21,9 +21,8 @@ const CLEANED_WITHIN: Nanos = 2 * ORPHAN_AFTER;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// The number of its parent.
+    /// The number of the parent node.
     pub parent: u8,
-    /// Its mode.
     pub mode: Mode,
     /// The retry policy.
     #[serde(default)]
@@ -106,8 +105,8 @@ struct Created {
     parent: String,
     /// The part of the name behind the GUID, which no other create has.
     label: String,
-    /// The node that was reported, and the session that owns it; 0 for a persistent node. `None`: the create has failed,
-    /// or its future was dropped.
+    /// The node that was reported, and the session that owns it; 0 for a persistent node. `None`: the create has
+    /// failed, or its future was dropped.
     made: Option<(String, i64)>,
 }
 
@@ -145,7 +144,7 @@ async fn create(worker: &Worker, step: &Step) {
     worker.judge_later(Created { parent, label, made });
 }
 
-/// A node that was reported as created was created by this call. Returns the session that owns it.
+/// Checks that a node that was reported as created was created by this call. Returns the session that owns it.
 fn judge_created(worker: &Worker, label: &str, path: &str) -> i64 {
     let created = {
         let core = worker.world.core();
@@ -161,7 +160,7 @@ fn judge_created(worker: &Worker, label: &str, path: &str) -> i64 {
     }
 }
 
-/// Compares the nodes of all protected creates with what they have reported, once the background has had its time.
+/// Compares the nodes of all protected creates with the reported ones, once the background has had time to clean up.
 async fn judge(worker: &Worker) {
     let created: Vec<Created> = worker.memory.take();
     if created.is_empty() {
@@ -186,7 +185,7 @@ async fn judge(worker: &Worker) {
         {
             worker.violation(&format!("{path} was created, and is gone"));
         }
-        // The background works until the client ends.
+        // The background cleans up only until the client ends.
         let others = nodes.into_iter().filter(|path| Some(*path) != expected);
         for path in others.filter(|_| worker.client.ended().is_none()) {
             let made = expected.map_or("no node", String::as_str);

@@ -18,7 +18,7 @@ use crate::{
 
 /// A recipe under test: its steps, how they are drawn, what they do, and what must hold.
 ///
-/// A value is the mix of one plan. Each plan has only some kinds of steps, so that rare ones meet.
+/// A value is the mix of steps of one plan. Each plan has only some kinds of steps, so that rare ones meet.
 pub(super) trait Recipe: Sized {
     /// A step of a worker, as data.
     type Step;
@@ -67,7 +67,8 @@ pub(super) trait Recipe: Sized {
     /// Changes a plan in which it takes part, with all its processes and faults.
     fn adjust(_rng: &mut Rng, _plan: &mut Plan) {}
 
-    /// Does one step. It reports by `Worker::say`, and a broken rule by `Worker::violation` or to a check.
+    /// Does one step. It reports what it does with `Worker::say`, and a broken rule with `Worker::violation` or to a
+    /// check.
     fn run(worker: &Worker, step: Self::Step) -> impl Future<Output = ()> + Send;
 
     /// Judges the objects that a worker has kept, after its last step.

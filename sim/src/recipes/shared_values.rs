@@ -134,7 +134,7 @@ fn known(worker: &Worker, number: u8) -> Option<Shared> {
     worker.memory.with(|values: &mut Values| values.get(&number).cloned())
 }
 
-/// Looks at a value, which has not gone back.
+/// Looks at a value, and checks that it has not gone back.
 fn look(worker: &Worker, number: u8) {
     let Some(Shared { path, value, seen: before }) = known(worker, number) else { return };
     let now = value.versioned_value();

@@ -12,7 +12,7 @@ macro_rules! steps {
         /// A step of a worker.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         pub enum Step {
-            /// Nothing, for a time.
+            /// Does nothing for a time.
             Sleep {
                 /// Milliseconds of the process's clock.
                 ms: u64,
@@ -85,7 +85,7 @@ impl PlanStep for Step {
     }
 }
 
-/// What a neighbour does, who means no harm, to a node of any recipe.
+/// What a neighbour, who means no harm, does to a node of any recipe.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NeighbourStep {
     /// Which node, among those that are there.
@@ -97,9 +97,7 @@ pub struct NeighbourStep {
 /// Another client of a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VisitStep {
-    /// Its settings.
     pub client: ClientPlan,
-    /// Its steps.
     pub steps: Vec<Step>,
     /// How it ends.
     pub end: VisitEnd,
@@ -122,6 +120,6 @@ pub enum VisitEnd {
     CancelledClose,
     /// The client is dropped.
     Drop,
-    /// `detach()`; another client goes on with the session and closes it.
+    /// `detach()`; another client resumes the session and closes it.
     Resume,
 }

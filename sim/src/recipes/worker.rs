@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// The nodes that a neighbour touches. The others are judged by what their recipe writes.
+/// The beginnings of the paths that a neighbour touches. Other nodes are compared with what their recipe has written.
 const TOUCHED: &[&str] = &[
     "/count-",
     "/mutex-",
@@ -78,7 +78,7 @@ impl Worker {
         (self.pid, self.number, &self.client)
     }
 
-    /// A rule was broken.
+    /// Reports a broken rule.
     pub(super) fn violation(&self, text: &str) {
         let text = format!("{}: {text}", self.name());
         self.world.record(What::Violation(text));
@@ -149,7 +149,8 @@ impl Worker {
         }
     }
 
-    /// Closes a recipe's object, which takes no longer than the connection timeout. Returns when the call began.
+    /// Closes a recipe's object, and checks that this takes no longer than the connection timeout. Returns when the
+    /// call began.
     pub(super) async fn close_in_time(&self, what: &str, close: impl Future<Output = ()>) -> Nanos {
         let from = self.world.now();
         let limit = self.client.config().connection_timeout();
@@ -158,7 +159,7 @@ impl Worker {
         from
     }
 
-    /// The output of a call that returns within its limit.
+    /// Awaits a call, and reports one that takes longer than its limit.
     pub(super) async fn limited<F: Future>(
         &self,
         what: &str,
@@ -207,7 +208,7 @@ impl Worker {
             return self.delete_as_operator(path).await;
         }
         self.say(format!("touches {path}"));
-        // Whoever relies on the version of a record notices that.
+        // A strict mutex relies on the version of its record, so its holder notices the write.
         if path.starts_with("/strict-") {
             self.world.core().disturbances.intruded.insert(path.clone());
         }
@@ -230,7 +231,7 @@ impl Worker {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(kept));
     }
 
-    /// The same worker with another client, and nothing to remember.
+    /// The same worker with another client, and an empty memory.
     pub(super) fn with_client(&self, client: Client, waits_when_full: bool) -> Self {
         let client_number = ClientNumber::next(&self.world, waits_when_full);
         Self { client, client_number, memory: Memory::default(), ..self.clone() }

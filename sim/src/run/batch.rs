@@ -178,7 +178,7 @@ fn hanging(workers: &[Current], hang_after: Duration) -> Option<(u64, Outcome)> 
 }
 
 impl History {
-    /// Drops everything but broken rules and counted ones.
+    /// Drops all records except broken rules and counted effects.
     fn keep_judgement(&mut self) {
         let is_kept = |what: &What| matches!(what, What::Violation(_) | What::Counted { .. });
         self.records.retain(|record| is_kept(&record.what));

@@ -1,4 +1,4 @@
-//! The history of a plan as a sequence diagram, in Mermaid's language as those of the guide.
+//! The history of a plan as a sequence diagram, in Mermaid's language like the diagrams of the guide.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// The most rows. Of a longer history the end before the broken rule is shown.
+/// The maximum number of rows. A longer history loses its first rows.
 const MAX_ROWS: usize = 120;
 
 /// Runs a plan, and draws its history until a rule was broken.
@@ -80,7 +80,7 @@ fn essence(text: &str) -> String {
         dataLength= numChildren= acl= world: passwd= lastZxidSeen= relativeZxid= data=[] exist=[] child=[]";
     let is_kept = |word: &&str| !LEFT_OUT.split(' ').any(|start| word.starts_with(start));
     let mut words = text.split(' ').filter(is_kept).peekable();
-    // The xid.
+    // Skips the xid.
     if words.peek().is_some_and(|word| word.parse::<i32>().is_ok()) {
         words.next();
     }

@@ -30,8 +30,8 @@ pub fn run(plan: &Plan) -> Outcome {
 ///
 /// # Panics
 ///
-/// If no runtime of tokio can be made, which lends the world nothing but its random numbers, or if the plan names a version
-/// that the embedded server does not imitate.
+/// If no tokio runtime can be made (the world uses only its random numbers), or if the plan names a version that the
+/// embedded server does not imitate.
 #[must_use]
 pub fn run_watched(plan: &Plan, watch: &Watch) -> Outcome {
     let program = Program {

@@ -32,8 +32,8 @@ impl Process {
         self.pid
     }
 
-    /// Starts a client with settings that the seed has drawn. Faults and checks of sessions concern the last one that was
-    /// started.
+    /// Starts a client with settings that the seed has drawn. Faults and checks of sessions concern the client that was
+    /// started last.
     #[must_use]
     pub fn start_client(&self) -> Client {
         let client = self.client.config(&self.world, self.pid).start().expect("valid settings");
@@ -43,8 +43,8 @@ impl Process {
         client
     }
 
-    /// Waits, by the clock of the process. Wait only by this, for docent, or for other tasks of the process: the system's time
-    /// does not pass.
+    /// Waits, by the clock of the process. Wait only with this, for docent, or for other tasks of the process: the
+    /// system's time does not pass.
     pub async fn sleep(&self, duration: Duration) {
         self.world.sleep(self.pid, duration).await;
     }
@@ -55,8 +55,8 @@ impl Process {
     }
 }
 
-/// Runs a program: `main` in each of its processes, on servers and with faults that the seed draws, and these checks. Each
-/// process ends by itself, with its clients closed or dropped.
+/// Runs a program: `main` in each of its processes, on servers and with faults that the seed draws, and these checks.
+/// Each process ends by itself, with its clients closed or dropped.
 ///
 /// # Panics
 ///

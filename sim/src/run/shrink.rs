@@ -1,8 +1,8 @@
 //! Makes a plan that breaks a rule as short as possible.
 //!
-//! Delta debugging (Zeller): parts of the plan are deleted, large ones first, as long as the same rule is still
-//! broken. It works on the plan as JSON, so it knows nothing of the kinds of faults and steps: list entries are
-//! deleted, numbers made smaller, options left out. A plan that is no plan any more is skipped.
+//! Delta debugging (Zeller): parts of the plan are deleted, large ones first, as long as the same rule is still broken.
+//! It works on the plan as JSON, so it knows nothing of the kinds of faults and steps: list entries are deleted,
+//! numbers made smaller, options left out. A result that is not a valid plan is skipped.
 
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -25,7 +25,7 @@ const FIXED: &[&str] = &[
     "session_timeout_ms",
     "delay_us",
     "max_requests",
-    // An index, which the removal of processes changes.
+    // Indexes: only the removal of a process changes them.
     "process",
     "member",
     "resumes",
@@ -33,7 +33,7 @@ const FIXED: &[&str] = &[
     "to",
 ];
 
-/// The most runs of one plan.
+/// The maximum number of runs for one plan.
 const MAX_TRIES: usize = 20_000;
 
 /// Shrinks one plan.
@@ -48,7 +48,7 @@ pub struct Shrinker {
 }
 
 impl Shrinker {
-    /// Runs a plan. If it breaks a rule, the first one is kept.
+    /// Runs a plan. The first rule that it breaks is the one that shorter plans must break too.
     #[must_use]
     pub fn new(plan: &Plan, options: Options) -> Self {
         let options = Options { keeps_histories: false, ..options };
@@ -123,14 +123,14 @@ impl Shrinker {
         }
     }
 
-    /// Tries plans, and takes the first that breaks the same rule; its number.
+    /// Runs candidates, and takes the first one that breaks the same rule. Returns its number.
     fn first_of(&mut self, candidates: &[Value]) -> Option<usize> {
         let plans: Vec<_> = candidates
             .iter()
             .enumerate()
             .filter_map(|(at, value)| {
                 let plan = serde_json::from_value::<Plan>(value.clone()).ok()?;
-                // After the peace a fault would never end.
+                // A fault that begins after the peace would never end.
                 let peace = plan.peace_at_ms;
                 plan.faults.iter().all(|fault| fault.at_ms <= peace).then_some((at, plan))
             })
@@ -281,7 +281,7 @@ fn find(value: &Value, path: &str, each: &mut impl FnMut(&str, &Value)) {
     }
 }
 
-/// A text without the words that have a number in them: processes, sessions, GUIDs.
+/// A text without the words that contain a digit: processes, sessions, GUIDs.
 fn shape(text: &str) -> String {
     let words = text.split([' ', '/', ':', ',']);
     let has_digit = |word: &&str| word.bytes().any(|byte| byte.is_ascii_digit());

@@ -94,17 +94,17 @@ impl Watch {
     }
 }
 
-/// Runs a program in a plan, which another thread can watch.
+/// Runs a program with a plan. Another thread can watch the run.
 ///
 /// # Panics
 ///
-/// If no runtime of tokio can be made, which lends the world nothing but its random numbers, or if the plan names a version
-/// that the embedded server does not imitate.
+/// If no tokio runtime can be made (the world uses only its random numbers), or if the plan names a version that the
+/// embedded server does not imitate.
 pub(super) fn simulate<S>(plan: &Plan<S>, watch: &Watch, program: Program<S>) -> Outcome
 where
     S: PlanStep + Clone + Send + 'static,
 {
-    // A watch channel of tokio wakes its receivers in an order drawn by the runtime.
+    // A watch channel of tokio wakes its receivers in an order that the runtime draws.
     let runtime = Builder::new_current_thread()
         .rng_seed(RngSeed::from_bytes(&plan.seed.to_le_bytes()))
         .build()
@@ -159,7 +159,7 @@ where
         disturbances.sync_limit_ms = plan.servers.tick_ms * u64::from(plan.servers.sync_limit + 2);
         let least_timeout_ms = plan.servers.min_session_timeout_ms.unwrap_or(u64::MAX);
         if plan.servers.count > 1 && least_timeout_ms < plan.servers.tick_ms {
-            // A session that its member renews may end at any time.
+            // The leader may end a session at any time, although its member renews it.
             disturbances.apart.push(Apart { member: None, from: 0, until: Nanos::MAX });
         }
     }
@@ -168,7 +168,7 @@ where
         world.core().servers.ensemble.commit_alone();
     }
     world.plan_faults(&plan.happening_faults(), plan.peace_at_ms);
-    // A panic outside of a task, in a server for example.
+    // Catches panics outside of tasks, in a server for example.
     catch(&world, || judge(&world, plan));
     let virtual_time = world.elapsed();
     // Destructors run here.
@@ -189,7 +189,7 @@ where
         let (process, main) = (process.clone(), Arc::clone(&main));
         world.at(process.starts_at_ms * MILLISECOND, move |world| {
             if !world.is_dead(pid) {
-                // Everything of a process happens in its tasks, its first poll too.
+                // Everything that a process does happens in its tasks, even its first poll.
                 world.spawn(pid, main(world.clone(), pid, process));
             }
         });
@@ -215,7 +215,8 @@ fn judge<S: PlanStep>(world: &World, plan: &Plan<S>) {
     let peace_at = plan.peace_at_ms * MILLISECOND;
     let is_over =
         |world: &World| world.now() >= peace_at && world.core().processes.iter().all(is_done);
-    // Sessions of dead processes expire, and each round removes the empty containers of one level.
+    // Time in which the sessions of dead processes expire, and in which each round of the servers removes the empty
+    // containers of one level.
     let settle_ms = plan.longest_timeout_ms() + 4 * plan.servers.tick_ms + 1_000;
     let rounds_ms = if removes_containers(plan) { 5 * plan.servers.container_check_ms } else { 0 };
     let limit = PROGRESS_LIMIT + plan.holds_ms() * MILLISECOND;

@@ -16,15 +16,16 @@ use super::{
     time::{Nanos, Pid},
 };
 
-/// A rule that must hold in a run, with its memory.
+/// A rule that must hold in a run, with the state that it needs.
 ///
-/// Steps report to a check by `World::check`. A check may ask the objects of docent that it keeps, such as
-/// `LockGuard::is_held`; it does so without a lock of the [`View`], since they may start tasks.
+/// Steps report to a check by `World::check`. A check may call the docent objects that it keeps, such as
+/// `LockGuard::is_held`, but not while it holds a lock of the [`View`]: they may start tasks.
 pub trait Check: Send + 'static {
     /// Looks at the world. It is called whenever time is about to go on.
     fn look(&mut self, _view: &View<'_>, _found: &mut Findings) {}
 
-    /// Forgets a process that ends. Returns its objects of docent, which are dropped with its tasks, without a lock.
+    /// Forgets a process that ends. Returns the docent objects that it kept of the process: they are dropped with its
+    /// tasks, while nothing is locked.
     fn process_ends(&mut self, _pid: Pid, _death: Death) -> Leftovers {
         Box::new(())
     }
@@ -33,7 +34,7 @@ pub trait Check: Send + 'static {
     fn finish(&mut self, _view: &View<'_>, _found: &mut Findings) {}
 }
 
-/// The remains of a process.
+/// The objects that a check kept of a process.
 pub type Leftovers = Box<dyn Any + Send>;
 
 /// The checks of a run.
@@ -101,12 +102,12 @@ impl<C: Check> Shared for Mutex<C> {
 pub struct Findings(pub(super) Vec<What>);
 
 impl Findings {
-    /// A rule was broken.
+    /// Reports a broken rule.
     pub fn violation(&mut self, text: impl Into<String>) {
         self.0.push(What::Violation(text.into()));
     }
 
-    /// An effect that no client can exclude, and why.
+    /// Counts an effect that no client can exclude, with its excuse.
     pub fn counted(&mut self, excuse: &'static str, text: impl Into<String>) {
         self.0.push(What::Counted { excuse, text: text.into() });
     }
@@ -153,7 +154,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The state of the world, to be read.
+/// Read access to the state of the world.
 pub(crate) struct Seen<'a>(MutexGuard<'a, Core>);
 
 impl Deref for Seen<'_> {

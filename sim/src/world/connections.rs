@@ -57,7 +57,7 @@ pub struct Trap {
     pub sides: Sides,
 }
 
-/// The bytes in flight in one direction, after which the sender waits.
+/// The number of bytes in flight in one direction at which the sender waits.
 pub(super) const WINDOW: usize = 64 * 1024;
 
 /// The state of all connections and links.
@@ -67,9 +67,9 @@ pub(crate) struct Network {
     pub(super) by_server: BTreeMap<ConnectionId, usize>,
     pub(super) links: BTreeMap<(Pid, usize), Link>,
     pub(super) traps: Vec<(Pid, Trap)>,
-    /// The attempts to connect of each process since the last answer of a server, and the time of that.
+    /// The attempts to connect of each process since the last answer of a server, and the time of that answer.
     pub(crate) attempts: BTreeMap<Pid, (u64, Nanos)>,
-    /// When bytes of each member have arrived last at each process.
+    /// When bytes of each member last arrived at each process.
     pub(super) answers: BTreeMap<(Pid, usize), Nanos>,
     /// The longest ordinary delay.
     pub(crate) delay: Nanos,
@@ -105,9 +105,9 @@ pub(super) struct Connection {
     /// The task that connects or reads.
     pub(super) reader: Option<Waker>,
     pub(super) writer: Option<Waker>,
-    /// Whether the client does not hear of its end.
+    /// Whether its end at the servers is hidden from the client.
     pub(super) is_severed: bool,
-    /// Decodes what arrives, for the history.
+    /// Decodes the arriving bytes for the history.
     pub(super) dissector: Option<Dissector>,
 }
 
@@ -159,7 +159,8 @@ impl Network {
         self.traps.iter().any(|(of, _)| *of == pid)
     }
 
-    /// The trap that springs at this delivery: the bytes that still arrive, and the ends that notice the cut.
+    /// Springs the trap that is due at this delivery. Returns the number of bytes that still arrive, and the ends that
+    /// notice the cut.
     pub(super) fn sprung(&mut self, id: usize, direction: Direction) -> Option<(usize, Sides)> {
         let pid = self.connections[id].pid;
         let concerned = |(of, trap): &(Pid, Trap)| *of == pid && trap.direction == direction;

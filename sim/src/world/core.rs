@@ -32,7 +32,7 @@ pub(super) type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) type Action = Box<dyn FnOnce() + Send>;
 
 pub(crate) struct Core {
-    /// The choices of the scheduler and of the network.
+    /// Draws the choices of the scheduler and of the network.
     pub(crate) rng: Rng,
     /// By time, and then in the order in which they were scheduled.
     pub(super) queue: BTreeMap<(Nanos, u64), Event>,
@@ -46,9 +46,9 @@ pub(crate) struct Core {
     pub(crate) disturbances: Disturbances,
     /// The processes whose next grant of a strict mutex is their last message, and for how long.
     pub(crate) severed_at_grant: BTreeMap<Pid, Nanos>,
-    /// The paths at or below which a process acquires or releases something, or has it.
+    /// The paths at or below which a process may have nodes.
     pub(super) uses: BTreeMap<u64, (Pid, Vec<String>)>,
-    /// The last number that was given to a name.
+    /// The last number that was used in a name.
     pub(super) names: u64,
     /// One in this many polls is put off; 0: none.
     pub(crate) puts_off_one_in: u32,
@@ -133,19 +133,20 @@ impl Core {
         self.process(pid).disturbed_until.max(self.disturbances.until)
     }
 
-    /// The start of the time in which no fault concerns a process and its client has one state: all queued requests are sent.
+    /// Since when no fault has concerned a process and its client's state has not changed: all queued requests are
+    /// sent.
     pub(crate) fn undisturbed_since(&self, pid: Pid) -> Nanos {
         self.disturbed_until(pid).max(self.process(pid).state_changed_at)
     }
 
-    /// Whether nothing has concerned a process for a while before `from`, and nothing does now: a connection may have been
-    /// dead for a session timeout before its client notices.
+    /// Whether no fault has concerned a process for a while before `from`, and none does now: a connection may have
+    /// been dead for a session timeout before its client notices.
     pub(crate) fn is_calm(&self, pid: Pid, from: Nanos, now: Nanos) -> bool {
         let since = self.undisturbed_since(pid) + self.disturbances.longest_timeout + SECOND;
         since < from && !self.network.has_trap(pid) && !self.disturbances.refuses(now)
     }
 
-    /// The last answer to a process by one of these members in its time; `None`: there was none.
+    /// The last answer to a process by one of these members in its period; `None`: there was none.
     pub(crate) fn answered_at(&self, pid: Pid, apart: &[Apart]) -> Option<Nanos> {
         let answer = |apart: &Apart| {
             let of_members = self.network.answers.range((pid, 0)..(pid + 1, 0));
@@ -157,7 +158,7 @@ impl Core {
         apart.iter().filter_map(answer).max()
     }
 
-    /// One task of a process is not polled until then.
+    /// Stops polling one task of a process until then.
     pub(crate) fn starve(&mut self, pid: Pid, task: usize, until: Nanos) {
         let mut tasks = self.tasks.values_mut().filter(|task| task.pid == pid);
         if let Some(task) = tasks.nth(task) {
@@ -194,7 +195,6 @@ impl Core {
         &mut self.processes[pid]
     }
 
-    /// The ensemble of the servers.
     pub(crate) const fn ensemble(&self) -> &Ensemble {
         &self.servers.ensemble
     }
@@ -205,7 +205,7 @@ impl Core {
         process.is_running() && !process.is_finished
     }
 
-    /// Whether a process has acquired or released something at or below this path.
+    /// Whether a process may have a node with this path.
     pub(crate) fn uses(&self, pid: Pid, path: &str) -> bool {
         let mut used = self.uses.values().filter(|(of, _)| *of == pid).flat_map(|(_, paths)| paths);
         used.any(|used| path.starts_with(used))

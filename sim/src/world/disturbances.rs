@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::time::{MILLISECOND, Nanos, SECOND};
 
-/// A time from its beginning to its end.
+/// A period: its beginning and its end.
 pub(crate) type Span = (Nanos, Nanos);
 
-/// A time in which a member answers its clients without the leader, or without all changes.
+/// A period in which a member answers its clients without the leader, or before it has applied all changes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Apart {
     /// The member; `None`: all of them.
@@ -16,7 +16,7 @@ pub(crate) struct Apart {
     pub(crate) until: Nanos,
 }
 
-/// The longest delay of requests behind one that a throttled server has refused.
+/// How long requests may be delayed after a throttled server has refused one.
 const THROTTLED_FOR: Nanos = 15 * SECOND;
 
 /// The effects of faults on servers and sessions.
@@ -32,7 +32,7 @@ pub(crate) struct Disturbances {
     pub(crate) tick: Nanos,
     /// The longest session timeout.
     pub(crate) longest_timeout: Nanos,
-    /// When a member might not have known that it is cut off the others.
+    /// When a member might not have known that it is cut off from the others.
     pub(crate) cuts: Vec<Span>,
     /// When a member may not have applied changes of the others, such as the end of a session.
     pub(crate) lags: Vec<Apart>,
@@ -52,25 +52,25 @@ impl Disturbances {
         self.throttled.iter().any(|began_at| (*began_at..began_at + THROTTLED_FOR).contains(&at))
     }
 
-    /// From now on the naive bound of a hold may not suffice: for `for_ms`, the member may renew sessions of which the
-    /// leader does not hear. It has not heard of the last renewals either.
+    /// Notes that the naive bound of a hold may not suffice: for `for_ms`, the member may renew sessions without the
+    /// leader. The leader has not heard of the renewals of the last tick either.
     pub(crate) fn renew_apart(&mut self, now: Nanos, member: Option<usize>, for_ms: u64) {
         let (from, until) = (now.saturating_sub(self.tick), now + for_ms * MILLISECOND);
         self.apart.push(Apart { member, from, until });
     }
 
-    /// When a session whose last answer came at this time is over for its client. The slack is the error of the clock, and
-    /// the time of a request.
+    /// When a client whose last answer came at this time knows that its session is over. The slack covers the error of
+    /// its clock, and the time of a request.
     pub(crate) fn over_at(&self, answered_at: Nanos) -> Nanos {
         answered_at.saturating_add(self.longest_timeout * 51 / 50 + SECOND / 10)
     }
 
-    /// Whether sessions end although nothing fails: they are shorter than a tick.
+    /// Whether sessions end although nothing fails, because they are shorter than a tick.
     pub(crate) fn has_short_sessions(&self) -> bool {
         self.apart.iter().any(|apart| apart.until == Nanos::MAX)
     }
 
-    /// Notes that for `for_ms` a member may not know that it is cut off the others.
+    /// Notes that for `for_ms` a member may not know that it is cut off from the others.
     pub(crate) fn note_cut(&mut self, now: Nanos, for_ms: u64) {
         self.cuts.push((now, now + (for_ms + self.sync_limit_ms) * MILLISECOND));
     }

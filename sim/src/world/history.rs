@@ -9,11 +9,11 @@ use super::time::{Nanos, Pid, SECOND};
 pub struct Record {
     /// True time.
     pub at: Nanos,
-    /// Everything that happened.
+    /// What happened.
     pub what: What,
 }
 
-/// Everything that happened.
+/// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum What {
     /// A fault began or ended.
@@ -26,7 +26,6 @@ pub enum What {
         pid: Pid,
         /// The number of the worker in it.
         worker: usize,
-        /// What.
         text: String,
     },
     /// A process ended by itself, all its workers done.
@@ -35,12 +34,11 @@ pub enum What {
     Counted {
         /// Why the rule forgives it.
         excuse: &'static str,
-        /// What.
         text: String,
     },
     /// A rule was broken.
     Violation(String),
-    /// A message has arrived; only if the run shows them.
+    /// A message has arrived; recorded only if the run shows frames.
     Frame {
         /// The process of the client.
         pid: Pid,

@@ -56,7 +56,7 @@ struct Inner {
     checks: Checks,
 }
 
-/// A process uses some paths until this is dropped.
+/// A process may have nodes at or below some paths until this is dropped.
 pub(crate) struct Using {
     world: World,
     id: u64,
@@ -77,19 +77,19 @@ impl fmt::Debug for World {
 /// Why a run of the world ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// The time given was reached, or the condition.
+    /// The given time was reached, or the condition held.
     Reached,
-    /// Too many steps without the time going on, or altogether: a task that wakes itself for ever.
+    /// Too many steps at one instant, or in the whole run: a task wakes itself for ever.
     Livelock,
     /// A task panicked: its message and place.
     Panic(String),
 }
 
-/// The number of steps at one instant after which nothing will ever happen.
+/// The number of steps at one instant above which the run counts as a livelock.
 const STEPS_AT_ONE_INSTANT: u64 = 200_000;
 
-/// The number of steps of a whole run: a thousand times the usual number. Timers that are due after a nanosecond let
-/// the time go on, but not far.
+/// The number of steps of a whole run above which it counts as a livelock: a thousand times the usual number. Timers
+/// that are due after a nanosecond let the time go on, but not far.
 const STEPS: u64 = 50_000_000;
 
 impl World {
@@ -145,7 +145,7 @@ impl World {
         self.record_all(self.inner.checks.finish(&self.view()));
     }
 
-    /// A number that nothing else in this run has in its name.
+    /// A number that is in no other name of this run.
     pub(crate) fn next_number(&self) -> u64 {
         let mut core = self.core();
         core.names += 1;
@@ -192,8 +192,8 @@ impl World {
 
     /// Runs a task in a process. A process that has ended drops it.
     pub(crate) fn spawn(&self, pid: Pid, future: impl Future<Output = ()> + Send + 'static) {
-        // Inside a runtime tokio's own primitives yield after some polls, which only another poll of the whole world
-        // would end.
+        // Unconstrained: tokio's own primitives would yield after some polls, until the runtime polls the whole world
+        // again.
         let future: TaskFuture = Box::pin(tokio::task::unconstrained(future));
         let mut core = self.core();
         if core.process(pid).state == ProcessState::Dead {
@@ -350,7 +350,7 @@ impl World {
         lock(&self.inner.ready).extend(parked);
     }
 
-    /// Ends the world: all its tasks, which hold it.
+    /// Ends the world by dropping all its tasks, which refer to it.
     pub(crate) fn end(&self) {
         let count = self.core().processes.len();
         (0..count).for_each(|pid| {
@@ -400,7 +400,7 @@ impl World {
         }
     }
 
-    /// Ends a process, and all its beliefs.
+    /// Ends a process. The checks forget it.
     pub(crate) fn end_process(&self, pid: Pid, death: Death) {
         let mut core = self.core();
         let process = core.process_mut(pid);

@@ -220,7 +220,8 @@ impl Core {
         pids.find(|pid| self.process(**pid).session.is_some_and(is_of)).copied()
     }
 
-    /// The servers end the session of a process, which hears of nothing but the messages in flight, and is heard by none.
+    /// Ends the session of a process at the servers. The process receives only the messages in flight, and its own
+    /// messages are lost.
     fn sever(&mut self, now: Duration, pid: Pid) {
         let Some(lasts) = self.severed_at_grant.remove(&pid) else { return };
         let Some(session) = self.process(pid).session else { return };
@@ -236,8 +237,8 @@ impl Core {
         self.with_servers(now, |servers, _| servers.expire_session(session));
     }
 
-    /// Sets how the link between a process and a member is disturbed. Stalled bytes arrive when the link passes again; a
-    /// connection that has lost bytes is reset then.
+    /// Sets how the link between a process and a member is disturbed. Stalled bytes arrive when the link passes again;
+    /// a connection that has lost bytes is reset then.
     pub(crate) fn set_link(
         &mut self,
         now: Duration,

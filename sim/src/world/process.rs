@@ -45,29 +45,29 @@ pub(crate) struct Process {
     /// The least and the greatest error of its clock's rate so far, in millionths.
     pub(crate) drifts_ppm: (i64, i64),
     pub(super) stopped_at: Nanos,
-    /// The end of the time in which one of its tasks is not polled.
+    /// Until when one of its tasks is not polled.
     pub(crate) starved_until: Nanos,
     /// The delay of timers that were set before the last jumps of the clock.
     timers_late_by: Nanos,
-    /// The end of the time with such timers, or with a session at the servers that the client gave up because of a jump.
+    /// Until when there may be such timers, or a session at the servers that the client gave up because of a jump.
     pub(crate) jump_felt_until: Nanos,
     /// The number of stops, and of jumps of its clock.
     pub(crate) interruptions: u64,
     /// The number of steps that its workers have reported.
     pub(crate) steps: u64,
-    /// When the state of its client has changed last.
+    /// When the state of its client last changed.
     pub(crate) state_changed_at: Nanos,
     /// The token of the session that its client had last.
     pub(crate) token: Option<SessionToken>,
     /// The session that its client had last.
     pub(crate) session: Option<i64>,
-    /// The session of another process that its client went on with.
+    /// The session of another process that its client resumed.
     pub(crate) resumed: Option<i64>,
     /// The end of the last fault that concerns it.
     pub(crate) disturbed_until: Nanos,
     /// The number of clients that it has started.
     pub(crate) clients: u64,
-    /// Whether its client reconnects as planned.
+    /// Whether its client makes planned reconnects.
     pub(crate) reconnects: bool,
     /// Whether the close of its client has begun.
     pub(crate) is_closing: bool,
@@ -117,7 +117,8 @@ impl Process {
     }
 }
 
-/// The clock of a process: a point in true time, what it shows then, and the error of its rate from then on, in millionths.
+/// The clock of a process: a point in true time, what it shows then, and the error of its rate from then on, in
+/// millionths.
 #[derive(Debug, Default)]
 pub(super) struct DriftingClock(Mutex<(Nanos, Nanos, i64)>);
 

@@ -33,7 +33,7 @@ impl World {
     }
 }
 
-/// The surroundings of the clients of a process.
+/// The runtime of the clients of a process.
 #[derive(Clone)]
 pub(crate) struct SimRuntime {
     world: World,
@@ -82,7 +82,7 @@ struct SimTimer {
     world: World,
     pid: Pid,
     due: Nanos,
-    /// The instant for which the task that polled last is to be woken.
+    /// When the last task that polled is woken, and its waker.
     scheduled: Option<(Nanos, std::task::Waker)>,
 }
 

@@ -9,7 +9,7 @@ use super::{
     truth::Truth,
 };
 
-/// The ensemble, and when it wants the time next.
+/// The ensemble, the changes that it has applied, and the members that lag.
 pub struct Servers {
     pub(crate) ensemble: Ensemble,
     /// The number of members.
@@ -20,7 +20,7 @@ pub struct Servers {
     pub(crate) truth: Truth,
     /// The members that lag.
     pub(crate) lagging: BTreeSet<usize>,
-    /// When the leader was one of them.
+    /// When the leader lagged.
     pub(crate) leader_lags: Vec<(Nanos, Nanos)>,
     is_lag_noted: bool,
 }

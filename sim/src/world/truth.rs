@@ -22,7 +22,7 @@ pub(crate) struct Truth {
     by_path: BTreeMap<String, Vec<usize>>,
 }
 
-/// A node from one change of it to the next.
+/// The state of a node between two of its changes.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     /// The zxid of the change that began it; 0 at the start.

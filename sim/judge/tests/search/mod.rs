@@ -1,6 +1,7 @@
-//! The judge's order of a register against a search through all orders, in random histories.
+//! Compares the judge's order of a register with a search through all orders, in random histories.
 //!
-//! The search is the definition of linearizability, as of Wing and Gong, and exponential. The judge places versions in time.
+//! The search follows the definition of linearizability (Wing and Gong) and takes exponential time. The judge places
+//! versions in time instead.
 
 use docent_judge::judge;
 
@@ -16,7 +17,7 @@ enum What {
         value: u64,
         made: Option<u64>,
     },
-    /// `None`: of unknown outcome.
+    /// `is_applied` is `None` if the outcome is unknown.
     CompareAndSet {
         value: u64,
         expected: u64,
@@ -63,7 +64,7 @@ impl Operation {
         format!("register client=c{client} {what} called={called} returned={returned} session=-")
     }
 
-    /// The value and the version behind it; `None` if its result does not fit.
+    /// The value and the version after it; `None` if its result does not fit.
     fn apply(&self, (value, version): (u64, u64)) -> Option<(u64, u64)> {
         let is_good = match self.what {
             What::Read { value: of, version: at } => {
@@ -82,12 +83,12 @@ impl Operation {
     }
 }
 
-/// Whether an order explains the rest.
+/// Whether some order explains the remaining operations.
 fn is_explained(rest: &[Operation], state: (u64, u64)) -> bool {
     if !rest.iter().any(Operation::is_known) {
         return true;
     }
-    // An operation may be next if it was called before all others had returned.
+    // An operation may be next if it was called before the first known return of the others.
     let known = rest.iter().filter(|operation| operation.is_known());
     let first_return = known.map(|operation| operation.returned).min().unwrap_or(u64::MAX);
     (0..rest.len()).filter(|next| rest[*next].called <= first_return).any(|next| {
@@ -106,7 +107,7 @@ impl Random {
     }
 }
 
-/// Operations of a register that exists, the last of which is a read behind all others.
+/// Draws operations that an order explains; the last one is a read after all others.
 fn draw(random: &mut Random) -> Vec<Operation> {
     let (mut operations, mut state) = (Vec::new(), (0_u64, 0_u64));
     for number in 1..=3 + random.below(5) {
@@ -133,7 +134,7 @@ fn draw(random: &mut Random) -> Vec<Operation> {
     operations
 }
 
-/// Makes one operation another one.
+/// Changes an operation, so that perhaps no order explains it.
 fn change(operation: &mut Operation, random: &mut Random) {
     let by = 1 + random.below(2);
     match (random.below(3), &mut operation.what) {
@@ -166,7 +167,7 @@ fn the_order_of_versions_agrees_with_a_search_through_all_orders() {
                 text.starts_with("register: ") && !text.contains("not read at the end")
             });
         if of_order.clone().any(|text| text.contains("nobody had seen")) {
-            // The judge asks for more: a client expects a version that somebody has seen.
+            // The judge is stricter: a client may only expect a version that somebody has seen.
             continue;
         }
         let is_good = is_explained(&operations, (0, 0));

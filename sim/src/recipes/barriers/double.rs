@@ -40,7 +40,7 @@ pub(super) async fn run(worker: &Worker, step: &DoubleStep) {
     }
 }
 
-/// Whether nothing has concerned the process or the servers since a call began.
+/// Whether nothing has disturbed the process or the servers since a call began.
 fn is_quiet(worker: &Worker, from: Nanos) -> bool {
     worker.world.core().is_calm(worker.pid, from, worker.world.now())
 }
@@ -142,7 +142,7 @@ fn judge_enter(
         let Some(own) = own else {
             return worker.violation(&format!("{member} has entered without a node"));
         };
-        // The round began when there was no member before.
+        // The round began after the last change, before the node of this member, that left no members.
         let before = timeline.moments.iter().filter(|(_, zxid, _)| *zxid < own.zxid);
         let began = before.filter(|(.., members)| members.is_empty()).map(|(_, zxid, _)| *zxid);
         let began = began.max().unwrap_or(0);
@@ -155,7 +155,7 @@ fn judge_enter(
         }
         return;
     }
-    // The name may still be that of the last round.
+    // The node may still be that of the last round.
     let Some(own) = own.filter(|own| own.at >= from) else { return };
     if entered == Some(Some(&false)) && is_quiet {
         if own.end_at > now {
@@ -175,7 +175,7 @@ fn judge_enter(
     if opened.is_some_and(|(at, _)| until > at.max(&own_calm_since) + PASSES_WITHIN) {
         worker.violation(&format!("{member} does not see that the barrier is open"));
     }
-    // The start of the last time without a gap in which there were enough members.
+    // Since when there have been enough members without a gap.
     let mut enough_since = None;
     for (at, _, members) in timeline.moments.iter().filter(|(at, ..)| *at <= until) {
         enough_since = (members.len() >= count).then(|| enough_since.unwrap_or(*at));

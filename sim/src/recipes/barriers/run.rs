@@ -1,4 +1,4 @@
-//! Barriers that one process sets and removes: a wait ends when the barrier is open, soon, and only then.
+//! Barriers that a process sets and removes: a wait ends soon after the barrier opens, and not before.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
 /// The longest time from an opening to the end of a wait, without faults. Pauses of retries are up to 5 s.
 pub(super) const PASSES_WITHIN: Nanos = 20 * SECOND;
 
-/// The longest delay of a server behind its leader, without a fault.
+/// How far a server may be behind its leader, without a fault.
 pub(super) const BEHIND: Nanos = SECOND;
 
 /// Does one step.
@@ -88,7 +88,7 @@ async fn wait(
     let within =
         if core.is_settled(pid, from) && is_quiet { GRANTED_WITHIN } else { PASSES_WITHIN };
     drop(core);
-    // Without a connection, the time is up although nothing was read.
+    // Without a connection, a wait times out although it has read nothing.
     if let Some(Ok(is_open)) = waited
         && if is_open { shows_now } else { is_quiet }
         && !was(worker, path, !is_open, from - BEHIND, now)
@@ -101,7 +101,7 @@ async fn wait(
     let states = worker.world.core().servers.truth.states(path);
     let is_missed = |state: &State| {
         let began = state.at.max(from).max(undisturbed_since);
-        // The node that was there before had been seen.
+        // The wait had seen the node before, so it must notice the opening even if the node is set again.
         let is_reopened = is_quiet && state.at > from + BEHIND && now > began + within;
         is_reopened || state.end_at.min(now) > began + within
     };

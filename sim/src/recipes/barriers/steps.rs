@@ -28,12 +28,11 @@ impl PlanStep for Step {
 pub struct BarrierStep {
     /// The number of the barrier.
     pub number: u8,
-    /// The operation.
     pub op: BarrierOp,
     /// The retry policy.
     #[serde(default)]
     pub retry: Retry,
-    /// After which time its future is dropped.
+    /// The time after which its future is dropped.
     pub cancel_ms: u64,
 }
 
@@ -58,14 +57,14 @@ pub enum BarrierOp {
 pub struct DoubleStep {
     /// The number of the barrier.
     pub number: u8,
-    /// The number of its members. Barriers of other numbers are other ones.
+    /// The number of its members. Barriers with different numbers of members are different barriers.
     pub members: u8,
     /// The number of rounds.
     pub rounds: u8,
-    /// How long it is waited for the others, in milliseconds; `None`: until `cancel_ms`.
+    /// How long the member waits for the others, in milliseconds; `None`: until `cancel_ms`.
     #[serde(default)]
     pub wait_ms: Option<u64>,
-    /// After which time the futures of enter and leave are dropped.
+    /// The time after which the futures of enter and leave are dropped.
     pub cancel_ms: u64,
     /// How long the member stays inside.
     pub hold_ms: u64,

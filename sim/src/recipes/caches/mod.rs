@@ -1,4 +1,5 @@
-//! Caches: every node they show has existed, their events lead to their nodes, and in peace they have the servers' data.
+//! Caches: every node they show has existed, their events lead to their nodes, and in peace they have the servers'
+//! data.
 
 mod run;
 mod steps;
@@ -62,8 +63,8 @@ impl Recipe for Caches {
         Some(step.into())
     }
 
-    /// One of four caches starts with the nodes of another one. To one of three ensembles a process is added that only starts
-    /// such caches, while members lag: it knows more than its server then.
+    /// One in four caches starts with the nodes of another one. In one of three plans with three servers, a process is
+    /// added that only starts such caches, while members lag: it then knows more than its server.
     fn adjust(rng: &mut Rng, plan: &mut Plan) {
         let mut caches = Vec::new();
         for step in plan.all_steps_mut() {
@@ -150,7 +151,7 @@ impl Caches {
         CacheStep {
             root: match rng.u8(..8) {
                 0..=1 => self.path(rng),
-                // A node that never is.
+                // A node that never exists.
                 2 => vec![self.names],
                 _ => Vec::new(),
             },

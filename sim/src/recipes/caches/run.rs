@@ -20,18 +20,18 @@ use crate::{
     },
 };
 
-/// The longest delay of a server behind its leader, without a fault.
+/// How far a server may be behind its leader, without a fault.
 const BEHIND: Nanos = SECOND;
 
-/// The last period before the caches are judged, in milliseconds. Their process sends few requests in it.
+/// The last period before the caches are judged, in milliseconds. Their process must send few requests in it.
 const PERIOD_MS: u64 = 5_000;
 
-/// The caches of all processes. A check without a rule: caches of different workers share it.
+/// The caches of all processes. It has no rule: it is a check because caches of different workers share it.
 #[derive(Default)]
 pub(super) struct Snapshots {
     /// The number of open caches of each process, by their roots.
     pub(super) open: BTreeMap<(Pid, String), usize>,
-    /// The last nodes of a cache: of each root, depth, and whether it keeps data.
+    /// The last nodes of a cache, by its root, its depth, and whether it keeps data.
     pub(super) last: BTreeMap<(String, usize, bool), Vec<CachedNode>>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Cache {
     keeps_data: bool,
     started_at: Nanos,
     events: Events<CacheEvent>,
-    /// The nodes, as its events have them.
+    /// The nodes according to its events.
     nodes: BTreeMap<String, CachedNode>,
     is_initialized: bool,
     is_stale: bool,
@@ -101,7 +101,7 @@ pub(crate) async fn run(worker: &Worker, step: &CacheStep) {
         deleted: BTreeMap::new(),
         newest: BTreeMap::new(),
     };
-    // Before any read.
+    // Looks at the initial nodes, before any read.
     cache.look(worker);
     let until = worker.world.now() + step.for_ms * MILLISECOND;
     cache.read(worker, until, step.pause_ms).await;
@@ -120,7 +120,7 @@ pub(crate) async fn judge_kept(worker: &Worker) {
     }
     let settled_at = worker.world.core().disturbances.peace_at + SETTLES;
     let left_ms = settled_at.saturating_sub(worker.world.now()) / MILLISECOND + 4_000;
-    // Changes of the last steps are read before.
+    // The changes of the last steps are read before this period.
     let period_ms = PERIOD_MS.min(left_ms - 1_000);
     worker.sleep(left_ms - period_ms).await;
     let before = requests::Count::now(&worker.world, worker.pid, &worker.client);
@@ -157,7 +157,7 @@ impl Reader for Cache {
                 if path != self.root && !self.nodes.contains_key(parent) {
                     self.bad(worker, &format!("reports {path}, and not its parent"));
                 }
-                // A child that was read before its parent, which was created again, goes and comes with it.
+                // If the parent was created again, a child that was read before is deleted and reported again with it.
                 let parent = self.nodes.get(parent).map(|parent| parent.stat().czxid);
                 if self.deleted.get(&node.stat().czxid).is_some_and(|of| *of == parent) {
                     self.bad(worker, &format!("reports {node:?} again, after its deletion"));
@@ -180,7 +180,7 @@ impl Reader for Cache {
                 if known.as_ref().map(state) != Some(state(&node)) {
                     self.bad(worker, &format!("reports {node:?} as deleted, not {known:?}"));
                 }
-                // In another session, a server that lags may hide a node and show it again.
+                // A stale cache may have a new session, in which a lagging server hides a node and shows it again.
                 if self.is_initialized && !self.is_stale {
                     let parent = node.path().rsplit_once('/').map_or("", |(parent, _)| parent);
                     let parent = self.nodes.get(parent).map(|parent| parent.stat().czxid);
@@ -227,7 +227,7 @@ impl Reader for Cache {
         }
     }
 
-    /// Each of its nodes was there, and none goes back.
+    /// Checks that each of its nodes was there, and that none goes back.
     fn look(&mut self, worker: &Worker) {
         let snapshot = self.cache.snapshot();
         let core = worker.world.core();
@@ -264,13 +264,13 @@ impl Cache {
         worker.violation(&format!("the cache of {} {text}", self.root));
     }
 
-    /// Whether it holds a path, by its depth.
+    /// Whether a cache of this root and depth holds a path.
     fn holds(&self, path: &str) -> bool {
         let Some(below) = path.strip_prefix(&self.root) else { return false };
         below.is_empty() || below.starts_with('/') && below.matches('/').count() <= self.depth
     }
 
-    /// Takes all waiting events. After them, the nodes of the events are those of the cache.
+    /// Takes all waiting events, and checks that they lead to the nodes of the cache.
     fn catch_up(&mut self, worker: &Worker) {
         if !self.drain(worker) {
             return;
@@ -285,7 +285,7 @@ impl Cache {
         }
     }
 
-    /// The first load is complete: it has the nodes that were there from its start on.
+    /// Checks that the first load has the nodes that were there from the start of the cache on.
     fn check_initialized(&self, worker: &Worker) {
         let core = worker.world.core();
         // A server that lags may hide them.
@@ -313,7 +313,7 @@ impl Cache {
         }
     }
 
-    /// A while after the peace, it has the servers' data.
+    /// Checks that the cache has the servers' data, a while after the peace.
     fn converged(&self, worker: &Worker) {
         if worker.client.ended().is_some() {
             return;

@@ -27,7 +27,7 @@ pub struct CacheStep {
     pub without_data: bool,
     /// Whether it starts with the nodes that another such cache, of any process, has seen last.
     pub initial: bool,
-    /// The number of its reads in flight.
+    /// The limit of its reads in flight.
     pub max_reads: usize,
     /// The number of events that its reader may be behind.
     pub max_events: usize,
@@ -57,7 +57,6 @@ pub enum CacheKind {
 pub struct TreeStep {
     /// The names below `/tree` that lead to the node.
     pub path: Vec<u8>,
-    /// The request.
     pub op: TreeOp,
 }
 

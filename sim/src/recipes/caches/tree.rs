@@ -14,7 +14,7 @@ pub(crate) fn path(names: &[u8]) -> String {
 
 /// Sends the changes at once, and waits for their replies.
 pub(crate) async fn run(worker: &Worker, steps: &[TreeStep]) {
-    // Its ephemeral nodes stay.
+    // Ephemeral nodes of the tree stay after the step.
     worker.keep(worker.world.use_path(worker.pid, &path(&[])));
     let client = &worker.client;
     let mut requests: Vec<Pin<Box<dyn Future<Output = bool> + Send>>> = Vec::new();
@@ -46,7 +46,7 @@ pub(crate) async fn run(worker: &Worker, steps: &[TreeStep]) {
             }
         }
     }
-    // All are in the queue before the first one is waited for.
+    // All requests are queued before the worker waits for the first one.
     for request in &mut requests {
         let mut done = None;
         poll_fn(|cx| {

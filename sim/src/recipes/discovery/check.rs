@@ -80,7 +80,7 @@ pub(super) struct Services {
     nodes: BTreeMap<String, Node>,
     /// Every instance that was there, by the path of its service.
     ever: BTreeMap<String, BTreeSet<Shown>>,
-    /// The last change below each service.
+    /// The time of the last change below each service.
     changed: BTreeMap<String, Nanos>,
     seen: usize,
 }
@@ -98,7 +98,7 @@ impl Services {
         nodes.map(|(_, node)| node.shown.clone()).collect()
     }
 
-    /// When an instance of this service has changed last.
+    /// When an instance of this service last changed.
     pub(super) fn changed_at(&self, service: &str) -> Nanos {
         self.changed.get(service).copied().unwrap_or(0)
     }
@@ -108,7 +108,8 @@ impl Services {
 pub(super) type Serving = Owning<Services>;
 
 impl Serving {
-    /// The next data, with their number: another address, or with `toggles` the same one enabled or disabled.
+    /// The next data of the registration, with their number: a new address, or with `toggles` the same one enabled or
+    /// disabled.
     pub(super) fn next(&self, now: Nanos, toggles: bool) -> (usize, Shown) {
         let none = || Shown { id: String::new(), address: String::new(), is_enabled: true };
         let next = self.with(|open| {
@@ -128,7 +129,7 @@ impl Serving {
         next.unwrap_or_else(|| (0, none()))
     }
 
-    /// docent says that these data, or later ones, are written.
+    /// docent has reported that these data, or later ones, are written.
     pub(super) fn acknowledged(&self, world: &World, number: usize) {
         let mut found = Findings::default();
         world.check::<Services>().follow(&world.view(), &mut found);
@@ -174,8 +175,8 @@ impl Check for Services {
                 (None, _) => "is not there",
                 (_, Some(_)) => "is there twice",
                 (Some(node), None) if of.versions.last() == Some(&node.shown) => return None,
-                // A write of the former session was on its way when this one created the node. As Curator's, it has no
-                // version.
+                // A write of the former session was in flight when this session created the node. Like Curator's, it
+                // checks no version.
                 (Some(node), None)
                     if of.sessions.len() > 1
                         && of.versions.contains(&node.shown)

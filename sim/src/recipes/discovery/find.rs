@@ -1,5 +1,5 @@
-//! Searches for the instances of a service. Caches and providers show no instance that was never registered, and in peace the
-//! registered ones.
+//! Searches for the instances of a service. Caches and providers show no instance that was never registered, and in
+//! peace all that are registered.
 
 use std::{
     collections::BTreeMap,
@@ -47,11 +47,11 @@ pub(super) struct Finder {
     cache: ServiceCache,
     provider: Option<ServiceProvider>,
     events: Events<ServiceCacheEvent>,
-    /// The instances, as its events have them.
+    /// The instances according to its events.
     shown: Vec<Shown>,
     is_initialized: bool,
     is_stale: bool,
-    /// The errors of each instance: the first, and their number.
+    /// The errors of each instance: the time of the first, and their number.
     errors: BTreeMap<Shown, (Instant, u32)>,
     fails_one_in: u64,
     uses: u64,
@@ -189,7 +189,7 @@ impl Reader for Finder {
         }
     }
 
-    /// Each of its instances was there. Uses one.
+    /// Checks that each of its instances was there, and uses one.
     fn look(&mut self, worker: &Worker) {
         let cached = self.cache.instances();
         self.were_there(worker, "has", &cached);
@@ -249,7 +249,7 @@ impl Finder {
         }
     }
 
-    /// Takes all waiting events. After them, the instances of the events are those of the cache.
+    /// Takes all waiting events, and checks that they lead to the instances of the cache.
     fn catch_up(&mut self, worker: &Worker) {
         if !self.drain(worker) {
             return;
@@ -274,7 +274,7 @@ impl Finder {
         (changed_at + SETTLES / 2 < since).then_some(instances)
     }
 
-    /// A while after the peace, it has the registered instances.
+    /// Checks that the cache has the registered instances, a while after the peace.
     fn converged(&self, worker: &Worker) {
         if worker.client.ended().is_some() {
             return;
@@ -291,7 +291,7 @@ impl Finder {
         }
     }
 
-    /// Reads the instances from the servers.
+    /// Queries the instances, and judges the result.
     async fn query(&self, worker: &Worker) {
         let since = worker.world.now();
         let query = self.discovery.query_for_instances(&self.service);
@@ -336,7 +336,7 @@ impl Finder {
     }
 }
 
-/// A strategy, with a planted fault.
+/// A strategy that may have a planted fault.
 struct Picks {
     strategy: Box<dyn ProviderStrategy<serde_json::Value>>,
     first: Mutex<Option<Arc<ServiceInstance>>>,

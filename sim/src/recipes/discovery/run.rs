@@ -23,7 +23,8 @@ use crate::recipes::{common::Retry, worker::Worker};
 /// The longest wait for a change, in milliseconds.
 pub(super) const WRITTEN_WITHIN_MS: u64 = 10_000;
 
-/// The instances that a process has registered, by their paths: two discoveries of a client must not register the same one.
+/// The instances that a process has registered, by their paths: two discoveries of a client must not register the same
+/// one.
 #[derive(Default)]
 struct Taken(BTreeSet<String>);
 
@@ -143,7 +144,7 @@ fn acknowledge(
     }
 }
 
-/// The default form of instances, with a planted fault.
+/// The default serializer, which may have a planted fault.
 #[derive(Default)]
 struct Serializer {
     json: JsonInstanceSerializer,

@@ -32,7 +32,7 @@ pub struct ServeStep {
     pub retry: Retry,
     /// The number of changes: every third one disables or enables the instance, the others are updates.
     pub changes: u8,
-    /// Whether each change is waited for before the next one.
+    /// Whether the worker waits for each change before the next one.
     pub waits: bool,
     /// For how long it is registered.
     pub for_ms: u64,

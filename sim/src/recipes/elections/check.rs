@@ -51,7 +51,7 @@ pub(super) struct Participant {
     object: Object,
     /// Whether a lost connection ends its leadership.
     ends_with_connection: bool,
-    /// The session of its last leadership, and its node.
+    /// The session of its last leadership, and the path of its node.
     session: i64,
     path: String,
     /// The number of its last leadership.
@@ -70,7 +70,7 @@ pub(super) struct Participant {
 struct Election {
     /// The greatest token that was granted.
     token: i64,
-    /// The start of the time with participants, without a leader and without anything in their way.
+    /// Since when there have been participants, no leader, and nothing in the participants' way.
     free_since: Option<Nanos>,
 }
 
@@ -104,7 +104,7 @@ impl Drop for Watching<'_> {
     }
 }
 
-/// Begins a participation in the election with this path, which has its namespace.
+/// Begins a participation in the election with this path, which includes its namespace.
 pub(super) fn take_part(
     worker: &Worker,
     (election, id): (&str, &str),
@@ -129,7 +129,7 @@ pub(super) fn take_part(
     leaders.elections.entry(election.to_owned()).or_default();
     leaders.queues.join(election, id, worker.pid);
     drop(leaders);
-    // Its nodes are judged by its queue.
+    // The check of the queues judges its nodes.
     let judged = (false, false);
     Participating::begin(world, worker.of(), (id, election), judged, participant)
 }
@@ -157,7 +157,7 @@ impl Check for Leaders {
         let mut wanted: BTreeMap<&str, Vec<Pid>> = BTreeMap::new();
         for (id, open) in &mut self.owners.open {
             if !view.is_running(open.pid) {
-                // No task could ask, or notice.
+                // No task of a stopped process could notice an end.
                 open.of.over.1 = view.now;
                 continue;
             }
@@ -208,7 +208,7 @@ impl Check for Leaders {
             }
         }
         for (key, concerned, limit, text) in conflicts {
-            // Asking the one may have ended the other.
+            // Looking at one leadership may have ended another.
             if !concerned.iter().all(|(_, leadership)| leadership.is_held()) {
                 continue;
             }
@@ -223,7 +223,7 @@ impl Check for Leaders {
     }
 }
 
-/// One participant, by itself.
+/// Checks one participant by itself.
 fn check_leadership(
     view: &View<'_>,
     id: &str,
@@ -281,8 +281,7 @@ fn check_leadership(
     } else if open.epoch > open.over.0 {
         open.over = (open.epoch, now);
         open.missing_since = None;
-        // A selector gives its leadership up behind its term.
-        // The end of the connection has a cause of its own.
+        // A selector gives its leadership up after its term. A lost connection is a cause by itself.
         let is_connected = client.state().get().is_some_and(|state| state.is_connected());
         let costs = open.ends_with_connection && !is_connected;
         let is_in_term = || open.watching.is_some_and(|(epoch, _)| epoch == open.epoch);

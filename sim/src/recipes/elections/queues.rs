@@ -59,8 +59,8 @@ impl Queues {
             let same = queue.values().filter(is_same).count();
             if same > 1 {
                 let text = format!("{parent}: {id} has {same} nodes");
-                // Once its policy gives a create of unknown outcome up, it joins again while the background looks for the
-                // node.
+                // A participant whose policy gives up a create of unknown outcome joins again while the background
+                // looks for the node.
                 if now < core.undisturbed_since(*pid) + REQUEST_ARRIVES_WITHIN {
                     found.counted("the node of a create given up", text);
                 } else {

@@ -136,7 +136,7 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
     close_latch(worker, step.end, id, latch, &part).await;
 }
 
-/// The node and the participants that a latch reports are those of the servers.
+/// Checks that the node and the participants that a latch reports are those of the servers.
 async fn judge_report(worker: &Worker, latch: &LeaderLatch, id: &str, election: &str) {
     if let Some(path) = latch.our_path() {
         let core = worker.world.core();
@@ -198,7 +198,7 @@ async fn close_latch(
     }
 }
 
-/// A close ends the leadership in the call itself.
+/// Checks that a close has ended the leadership in the call itself.
 fn ended(worker: &Worker, id: &str, leadership: Option<&Leadership>) {
     if leadership.is_some_and(Leadership::is_held) {
         worker.violation(&format!("{id} leads after its close"));

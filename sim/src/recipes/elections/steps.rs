@@ -30,7 +30,7 @@ impl PlanStep for Step {
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LeadStep {
-    /// The number of the election. Those of latches and of selectors are different ones.
+    /// The number of the election. Latches and selectors take part in different elections.
     pub election: u8,
     /// The recipe.
     pub by: LeadBy,
@@ -40,9 +40,9 @@ pub struct LeadStep {
     pub for_ms: u64,
     /// How long a term of a selector lasts.
     pub term_ms: u64,
-    /// How the end of a leadership is noticed. With `Nothing`, a latch is followed by its changes.
+    /// How the end of a leadership is noticed. With `Nothing`, the worker follows the changes of a latch.
     pub watch: HoldWatch,
-    /// After which time a wait for the leadership of a latch is dropped, and begun again; `None`: never.
+    /// The time after which a wait for the leadership of a latch is dropped and begun again; `None`: never.
     pub cancel_ms: Option<u64>,
     /// The number of guarded writes to the register of the election, in each leadership.
     pub writes: u8,

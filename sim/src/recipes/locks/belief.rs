@@ -41,7 +41,7 @@ pub(super) struct Belief {
     pub(super) pid: Pid,
     pub(super) worker: usize,
     pub(super) parts: Vec<Part>,
-    /// The lock nodes, each of which must be `session`'s.
+    /// The lock nodes, each of which must belong to `session`.
     pub(super) paths: Vec<String>,
     pub(super) session: i64,
     pub(super) owner: (Pid, u64),
@@ -60,7 +60,7 @@ pub(super) struct Belief {
     pub(super) missing_since: Option<Nanos>,
     /// When that node was deleted.
     pub(super) gone_at: Nanos,
-    /// Whether its proven bound was seen to lie ahead, and then to have passed.
+    /// Where its proven bound was last seen to lie.
     pub(super) proof: Proof,
     /// When the servers deleted the nodes with the session.
     pub(super) ended_at: Option<Nanos>,
@@ -80,12 +80,12 @@ impl Belief {
         format!("{}: {}", locks.join(", "), self.who())
     }
 
-    /// Whether `is_held` would answer the process with true.
+    /// Whether `is_held` would return true to the process.
     pub(super) fn is_believed(&self, view: &View<'_>) -> bool {
         view.is_running(self.pid) && self.over_since.is_none()
     }
 
-    /// Whether the session is lost or its time is up, without asking: that would end the hold.
+    /// Whether the session is lost or its time is up. Does not call `is_held`, which would end the hold.
     pub(super) fn time_is_up(&self) -> bool {
         let now = self.client.now();
         let is_lost =
@@ -105,14 +105,14 @@ impl Belief {
         })
     }
 
-    /// Whether the hold lasts until its proven bound, also when its node is gone.
+    /// Whether the hold lasts until its proven bound, even if its node is gone.
     pub(super) fn is_strict(&self) -> bool {
         self.parts.iter().all(|part| part.mode == Mode::Strict)
     }
 }
 
-/// The token of the write node that a read node continues. Both have one number, which no other node of the queue has;
-/// after the removal of the queue the numbers begin again.
+/// The token of the write node that a read node continues after a downgrade. Both have the same sequence number, which
+/// no other node of the queue has. The numbers begin again when the queue is deleted.
 pub(super) fn continued_write(truth: &Truth, part: &Part, path: &str) -> Option<i64> {
     let (_, number) = path.rsplit_once("__READ__").filter(|_| part.mode == Mode::Shared)?;
     let (below, end) = (format!("{}/", part.lock), format!("__WRIT__{number}"));

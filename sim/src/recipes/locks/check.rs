@@ -1,6 +1,8 @@
-//! Holds of locks, as their holders believe in them: compared with the other holders and with the servers, whenever time goes on.
+//! Holds of locks, as their holders believe in them: compared with the other holders and with the servers, whenever
+//! time goes on.
 //!
-//! Of running processes only: a stopped one does nothing with its belief, and when it goes on its clock has gone on.
+//! Only running processes count: a stopped one does nothing with its belief, and when it continues, its clock has gone
+//! on.
 
 use std::collections::BTreeMap;
 
@@ -30,18 +32,18 @@ use crate::{
 pub(super) struct Holds {
     pub(super) held: BTreeMap<u64, Belief>,
     conflicts: Conflicts,
-    /// The greatest tokens that were granted: by lock, to owners that exclude all others, and to any.
+    /// By lock, the greatest token of an exclusive hold, and that of any hold.
     granted: BTreeMap<String, (i64, i64)>,
     pub(super) strict: StrictHolds,
     pub(super) waits: Waits,
 }
 
 impl Holds {
-    /// Notes a token that is granted with a part of a lock. Returns an error text if it is too small. `is_continued`: a reader that downgrades
-    /// has the token of its write lock.
+    /// Notes a token that is granted with a lock. Returns an error text if it is too small. `is_continued`: a reader
+    /// that downgrades has the token of its write lock.
     pub(super) fn grant(&mut self, part: &Part, token: i64, is_continued: bool) -> Option<String> {
         let (exclusive, any) = self.granted.entry(part.lock.clone()).or_default();
-        // A hold that is entered again has the token of its node.
+        // An equal token is right: a hold that is entered again has the token of its node.
         let greatest = match part.mode {
             Mode::Exclusive | Mode::Strict => *any,
             Mode::Shared if is_continued => return None,
@@ -159,7 +161,7 @@ impl Belief {
     }
 }
 
-/// Whether a hold ends as it should.
+/// Checks that a hold ends only for a cause, and that its holder notices the end in time.
 fn check_end(view: &View<'_>, belief: &mut Belief, found: &mut Findings) {
     let now = view.now;
     let core = view.core();
@@ -183,7 +185,7 @@ fn check_end(view: &View<'_>, belief: &mut Belief, found: &mut Findings) {
     }
     let disturbed_until = core.disturbed_until(belief.pid);
     let starved_until = core.process(belief.pid).starved_until;
-    // A holder that asks wakes the tasks that wait for the end.
+    // A call of `is_held` wakes the tasks that wait for the end. Without it, they wait for timers, which may be late.
     let over_unasked = belief.over_since.filter(|_| belief.is_unasked);
     let timers_late_by = over_unasked.map_or(0, |at| core.process(belief.pid).timers_late_at(at));
     let revocation = belief.revocable_since.and_then(|since| {
@@ -196,7 +198,7 @@ fn check_end(view: &View<'_>, belief: &mut Belief, found: &mut Findings) {
         belief.missing_since = None;
     }
     if !view.is_running(belief.pid) {
-        // No task could ask, or notice.
+        // No task of a stopped process could call `is_held`, or notice the end.
         belief.over_since = belief.over_since.map(|_| now);
         return;
     }

@@ -27,7 +27,6 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// The guard.
     pub(super) fn guard(&self) -> &LockGuard {
         self.guard.as_ref().expect("until it is taken out")
     }
@@ -78,7 +77,7 @@ impl Held {
         }
     }
 
-    /// Ends the belief. The guard remains to be released or dropped; `None` if the process has ended.
+    /// Ends the belief, and returns the guard to be released or dropped; `None` if the process has ended.
     pub(super) fn into_guard(mut self) -> Option<LockGuard> {
         let belief = self.end();
         if let Some(belief) = &belief

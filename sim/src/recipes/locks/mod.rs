@@ -69,7 +69,8 @@ impl Recipe for Locks {
         Self {
             names,
             settings,
-            // Longer than the 15 s in which a holder must notice them, or the time in which a raised count is.
+            // Longer than the 15 s within which a holder must notice a deletion or a revocation, and a waiter a raised
+            // count.
             long_ms: if deletes || revokes || is_counted { 25_000 } else { 5_000 },
             waits: flag(rng),
             cancels: flag(rng),
@@ -105,7 +106,7 @@ impl Recipe for Locks {
     fn workers(&self, rng: &mut Rng, setting: &Setting) -> Vec<Vec<step::Step>> {
         let mut workers = workers(rng, Self::STEPS, |rng| self.step_or_pause(rng, setting));
         if one_in(rng, 8) {
-            // A hold that only the end of the process ends. Another worker would wait for it.
+            // This hold ends only with the process. Another worker would wait for it.
             workers.truncate(1);
             let last = LockStep { end: HoldEnd::Keep, ..self.lock_step(rng) };
             workers[0].push(Step::Lock(last).into());
@@ -153,7 +154,7 @@ impl Locks {
         };
         match &step.lock {
             LockName::Semaphore { .. } | LockName::CountedSemaphore(_) if one_in(rng, 4) => {
-                // Two that have some leases each, and wait for more, would wait for ever.
+                // Two workers that have some leases each, and wait for more, would wait for ever.
                 step.quantity = rng.u8(2..=3);
                 step.wait_ms = Some(rng.u64(..6_000));
             }
@@ -166,7 +167,8 @@ impl Locks {
                 step.revocable = false;
                 if self.inner && one_in(rng, 2) {
                     step.then = (0..rng.usize(1..=3)).map(|_| self.inner(rng, &step)).collect();
-                    // A reader that enters its write lock again would wait for itself.
+                    // Only with one lock: an owner that has left the write lock, and still reads, would wait for itself
+                    // there.
                     let is_same = step.then.iter().all(|inner| inner.lock == step.lock);
                     step.then.iter_mut().for_each(|of| of.after_exit = is_same && one_in(rng, 2));
                 }
@@ -187,7 +189,7 @@ impl Locks {
                 LockName::Read(*number)
             }
             LockName::Read(number) if one_in(rng, 2) => {
-                // A reader that writes waits for itself.
+                // A reader that acquires the write lock waits for itself.
                 wait_ms = Some(rng.u64(..2_000));
                 LockName::Write(*number)
             }

@@ -49,7 +49,7 @@ impl Objects {
         lock(&self.owners).entry(number).or_default().clone()
     }
 
-    /// The change of a count that the process knows.
+    /// The zxid of the last change of a count that the process knows.
     pub(super) fn known_count(&self, number: u8) -> Option<i64> {
         lock(&self.counts).get(&number).map(|count| count.versioned_value().mzxid)
     }
@@ -64,7 +64,7 @@ impl Objects {
         Ok(lock(&self.counts).entry(number).or_insert(started).clone())
     }
 
-    /// The lock object of this name, a new one if asked for.
+    /// The lock object of this name; a new one if `fresh`.
     pub(super) async fn object(
         &self,
         client: &Client,
@@ -72,7 +72,7 @@ impl Objects {
         settings: LockSettings,
         fresh: bool,
     ) -> Result<Object, Error> {
-        // One object has both locks.
+        // One object has the read lock and the write lock.
         let key = match name {
             LockName::Write(number) => LockName::Read(*number),
             name => name.clone(),
@@ -146,7 +146,7 @@ impl Object {
 
     /// # Panics
     ///
-    /// For a semaphore, which can be no part of a multi lock.
+    /// For a semaphore, which cannot be part of a multi lock.
     pub(super) fn inter_process_lock(&self, name: &LockName) -> Arc<dyn InterProcessLock> {
         match self {
             Self::SemaphoreMutex(mutex) => Arc::new(mutex.clone()),
@@ -220,7 +220,7 @@ impl LockName {
         self.parts().into_iter().map(|part| part.lock).collect()
     }
 
-    /// The node below which its queue is.
+    /// The path of the node that has its queue.
     pub(super) fn queue(&self) -> String {
         let path = self.parts().swap_remove(0).lock;
         match self {

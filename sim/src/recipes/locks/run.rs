@@ -70,7 +70,7 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
         }
     }
     let first = &holds[0].0;
-    // Readers, and the leases of a semaphore, have no order.
+    // The tokens of readers and of leases have no order.
     let is_ordered = matches!(lock.parts()[0].mode, Mode::Exclusive | Mode::Strict);
     if is_ordered || matches!(lock, LockName::Semaphore { .. }) {
         for _ in 0..step.writes {
@@ -92,7 +92,7 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
     }
     first.stop_watching();
     if step.writes > 1 && is_ordered {
-        // Late, when the hold may be over.
+        // A late write: the hold may be over.
         write(worker, first, &lock.register(), is_ordered).await;
     }
     if !step.first_ends_first {
@@ -182,7 +182,7 @@ async fn acquire_inner(
 ) -> Option<LockGuard> {
     let text = name(&inner.lock);
     worker.say(format!("acquires {text} too"));
-    // Another worker with this owner may write.
+    // Another worker with this owner may have the write lock.
     let writes = holds[0].0.owner_writes();
     let using = worker.world.use_paths(worker.pid, inner.lock.paths());
     let acquired = acquire(worker, object, &inner.lock, Some(owner), inner.wait_ms, 0).await;
@@ -201,7 +201,7 @@ async fn acquire_inner(
                 && guard.is_held()
                 && matches!(inner.lock, LockName::Write(_))
                 && reads.clone().count() == holds.len()
-                // A node that was deleted by another client excludes none.
+                // A node that was deleted by another client excludes nobody.
                 && !are_intruded(&worker.world, holds.iter().map(|(held, _)| held.guard().path()))
                 && reads.clone().any(|(held, _)| held.guard().is_held())
             {
@@ -216,10 +216,11 @@ async fn acquire_inner(
     }
 }
 
-/// An owner that enters its lock again, or downgrades, keeps its token: contenders that wait already have greater ones.
+/// Checks that an owner that enters its lock again, or downgrades, keeps its token: contenders that wait already have
+/// greater ones.
 async fn same_token(worker: &Worker, first: &Held, inner: &LockGuard) {
     let number = |path: &str| path.rsplit(['-', '_']).next().map(str::to_owned);
-    // A lock that is not re-entrant is granted again once the first hold is over, maybe with its number.
+    // A lock that is not re-entrant may be granted again with the same number, once the first hold is over.
     let is_same = number(first.guard().path()) == number(inner.path());
     if !is_same || first.is_intruded() || !first.guard().is_held() {
         return;
@@ -305,7 +306,7 @@ pub(crate) async fn set_count(worker: &Worker, number: u8, count: u8) {
     }
 }
 
-/// The count of a semaphore, from the change on that its client knew before an acquire.
+/// The counts of a semaphore that an acquire may go by: the one that its client knew before, and later ones.
 struct KnownCount {
     path: String,
     zxid: i64,

@@ -48,23 +48,22 @@ impl PlanStep for Step {
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LockStep {
-    /// Which lock.
     pub lock: LockName,
-    /// How long it is waited for at most; `None`: for ever.
+    /// The longest wait for it, in milliseconds; `None`: for ever.
     pub wait_ms: Option<u64>,
-    /// After which time the future of the acquire is dropped; `None`: never.
+    /// The time after which the future of the acquire is dropped; `None`: never.
     pub cancel_ms: Option<u64>,
-    /// After how many polls the future of the acquire is dropped; `None`: never.
+    /// The number of polls after which the future of the acquire is dropped; `None`: never.
     pub cancel_polls: Option<u32>,
     /// How long it is held.
     pub hold_ms: u64,
-    /// How it is let go.
+    /// How the hold ends.
     pub end: HoldEnd,
     /// The options of the lock object.
     pub options: LockSettings,
-    /// Whether the step makes a lock object of its own. Otherwise the workers of a process share one.
+    /// Whether the step makes a new lock object. Otherwise the workers of a process share one.
     pub fresh: bool,
-    /// Whether the lock is revocable, and let go when a revocation is requested. The lock object is then fresh.
+    /// Whether the lock is revocable, and released when a revocation is requested. The lock object is then fresh.
     pub revocable: bool,
     /// The owner of a re-entrant acquire. The workers of a process share its owners.
     pub owner: Option<u8>,
@@ -86,13 +85,12 @@ pub struct LockStep {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InnerLock {
-    /// Which lock.
     pub lock: LockName,
-    /// How long it is waited for at most; `None`: for ever.
+    /// The longest wait for it, in milliseconds; `None`: for ever.
     pub wait_ms: Option<u64>,
-    /// How it is let go.
+    /// How the hold ends.
     pub end: HoldEnd,
-    /// Whether the owner lets its first hold go before, if it has another one.
+    /// Whether the owner ends its first hold before, if it has another one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub after_exit: bool,
 }

@@ -62,7 +62,7 @@ impl StrictHolds {
     }
 }
 
-/// The excuse of a hold by a clock that no bound allows for.
+/// The excuse for an overlap with a clock that no bound allows for.
 pub(super) const BEYOND_DRIFT: &str = "a clock beyond 1 %";
 
 /// Whether the clock of a process is so wrong that no bound allows for it.

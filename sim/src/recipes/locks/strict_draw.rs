@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Makes all locks of one in six plans strict. Their clocks differ by as much as the proof allows.
+/// Makes all locks of one in six plans strict. The clocks of these plans may differ by as much as the proof allows.
 pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
     if !one_in(rng, 6) {
         return;
@@ -27,14 +27,14 @@ pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
             *jump_ms = 0;
         }
     }
-    // Where a process resumes a session, a fault ends the one before.
+    // These faults replace all others, but a process whose session is resumed must be killed.
     let resumes = plan.processes.iter().any(|process| process.resumes.is_some());
     let is_at_claims = !one_in(rng, 3) && !resumes;
     // Holds that last beyond the end of a session, and waits that last beyond the claim of a lost holder.
     let is_long = one_in(rng, 2);
     let is_fast = one_in(rng, 2);
     for process in &mut plan.processes {
-        // A strict mutex refuses such a client.
+        // A strict mutex refuses a client that accepts read-only servers.
         process.client.read_only = false;
         process.drift_ppm = match rng.u8(..4) {
             0 => -10_000,
@@ -73,7 +73,7 @@ pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
             process.starts_at_ms = process.starts_at_ms.min(1_000);
             process.client.session_timeout_ms = pick(rng, &[2_000, 4_000]);
         }
-        // Half of them differ by as much as the proof allows.
+        // In half of these plans, the two clocks differ by as much as the proof allows.
         if let (&[slow, fast], true) = (&*contenders, one_in(rng, 2)) {
             plan.processes[slow].drift_ppm = -10_000;
             plan.processes[fast].drift_ppm = 10_000;

@@ -86,7 +86,7 @@ impl Waits {
             || held.values().filter(|belief| belief.parts.iter().any(|of| of.lock == lock));
         let holders = beliefs().map(|belief| belief.pid);
         let pids = waiting().map(|(pid, _)| *pid).chain(holders);
-        // One that acquires several locks may have this one.
+        // An acquire of several locks may have this one already.
         let modes = || waiting().flat_map(|(_, parts)| parts.iter().map(|part| part.mode));
         let is_open = match waiting().flat_map(|(_, parts)| parts).next().map(|part| part.mode) {
             _ if waiting().any(|(_, parts)| parts.len() > 1) => false,
@@ -98,7 +98,7 @@ impl Waits {
                 let mut held = beliefs().flat_map(|belief| &belief.parts);
                 held.all(|part| part.lock != lock || part.mode == Mode::Shared)
             }
-            // The claim of a lost holder is waited for.
+            // Contenders have to wait for the claim of a lost holder.
             Some(Mode::Strict) => beliefs().next().is_none() && is_released(core, lock),
             _ => beliefs().next().is_none(),
         };

@@ -100,7 +100,7 @@ impl Kept {
     }
 }
 
-/// The nodes that an object takes for its own; `None` if it does not say.
+/// The nodes that an object takes for its own; `None` if it does not report them.
 type Known = Option<Own>;
 
 /// The nodes that an object takes for its own.
@@ -108,8 +108,8 @@ type Known = Option<Own>;
 struct Own {
     /// The nodes, by their `czxid`.
     nodes: BTreeSet<i64>,
-    /// The sessions of its client, all of whose nodes are its own: of a member of a group, which does not say which nodes
-    /// it has.
+    /// For a member of a group, which does not report its nodes: the sessions of its client, all of whose nodes count
+    /// as its own.
     sessions: Option<BTreeSet<i64>>,
 }
 
@@ -119,12 +119,12 @@ pub(super) struct AllKept {
     owners: Owners<Kept>,
     /// The nodes that closed objects took for their own.
     known_of_closed: BTreeMap<String, (Pid, Known)>,
-    /// The nodes on the servers: the object that has written each, its data, and the session that owns it. The object is
-    /// empty if it took the node for another one.
+    /// The nodes on the servers: the object that has written each, its data, and the session that owns it. The object
+    /// is empty if it wrote to the node of another one.
     nodes: BTreeMap<String, (String, Bytes, i64)>,
     /// When each node was created.
     created: BTreeMap<String, Nanos>,
-    /// The last change of a node below each group.
+    /// The time of the last change below each group.
     pub(super) changed: BTreeMap<String, Nanos>,
     seen: usize,
 }
@@ -168,7 +168,7 @@ impl AllKept {
 pub(super) type Keeping = Owning<AllKept>;
 
 impl Keeping {
-    /// Its data are about to be set to this.
+    /// The data that are about to be set.
     pub(super) fn next_data(&self, now: Nanos) -> Bytes {
         let next = self.with(|open| {
             (open.of.wanted, open.wanted_at) = (open.of.wanted + 1, now);

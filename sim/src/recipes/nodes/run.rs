@@ -136,7 +136,7 @@ async fn close(worker: &Worker, end: CloseKind, id: &str, keeper: Keeper, keepin
     }
 }
 
-/// In peace, the members that a member sees are those of the servers.
+/// Checks that in peace a member sees the members that the servers have.
 async fn judge_group(worker: &Worker, member: &GroupMember) {
     let view = match worker.within(10_000, member.current_members()).await {
         Some(Ok(view)) => view,

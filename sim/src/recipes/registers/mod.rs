@@ -78,9 +78,10 @@ impl Recipe for Registers {
         }
     }
 
-    /// Lets some processes go on with the session of another one.
+    /// Lets some processes resume the session of another one.
     fn adjust(rng: &mut Rng, plan: &mut Plan) {
-        // The end of a holder's session matters most. Elections come later: their nodes would stay with the session.
+        // The end of a holder's session matters most. Only sessions of earlier processes are resumed: those of
+        // elections, whose nodes would stay with the session, come later.
         let holders = plan.holders();
         for process in 1..plan.processes.len() {
             let is_of_registers = |step: &step::Step| {

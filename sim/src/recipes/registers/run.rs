@@ -25,7 +25,7 @@ struct Known {
     versions: BTreeMap<u8, i32>,
 }
 
-/// A request that has been queued, and then its result.
+/// A request that has been queued. It ends once its result is recorded.
 type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The path of a register.
@@ -144,7 +144,8 @@ impl Worker {
         self.answer(call, got);
     }
 
-    /// Records a read that has been queued. The result of its reply has the call of a successful `sync` in front.
+    /// Records a read that has been queued. `reply` returns, with the result, when a successful `sync` in front of the
+    /// read was called.
     fn read<F>(&self, node: u8, reply: F) -> Request
     where
         F: Future<Output = (Option<Nanos>, Result<Shown, Error>)> + Send + 'static,
@@ -167,7 +168,7 @@ impl Worker {
         })
     }
 
-    /// Records writes that have been queued. The reply has the Stat of each, with its register.
+    /// Records writes that have been queued. `reply` returns the Stat of each, with its register.
     fn write<F>(&self, writes: Vec<Write>, reply: F) -> Request
     where
         F: Future<Output = Result<Vec<(u8, Option<Stat>)>, Error>> + Send + 'static,

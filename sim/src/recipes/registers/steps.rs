@@ -26,9 +26,9 @@ pub struct RegisterStep {
     pub node: u8,
     /// The request.
     pub op: RegisterOp,
-    /// The least size of a value written, in bytes.
+    /// The minimum size of a written value, in bytes.
     pub size: usize,
-    /// After which time its future is dropped; `None`: never.
+    /// The time after which its future is dropped; `None`: never.
     pub cancel_ms: Option<u64>,
 }
 
@@ -51,7 +51,7 @@ pub enum RegisterOp {
     Delete,
     /// delete, with the version seen last.
     CompareAndDelete,
-    /// A multi: a check of the version seen last, a setData of it, and a setData of another register.
+    /// A multi: a check of the version seen last, a setData of the register, and a setData of another register.
     Multi(u8),
 }
 
@@ -81,7 +81,7 @@ pub enum WatchTarget {
     Recursive,
 }
 
-/// How a watch ends that has not ended by itself.
+/// How a watch that has not ended by itself is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WatchEnd {
     /// Its watcher is dropped.

@@ -1,7 +1,7 @@
 //! Watches of all kinds, on registers.
 //!
-//! * One-shot: a read that shows a change behind the watch's state must find its event delivered. A watch that is kept
-//!   until the end has fired if its node has changed.
+//! * One-shot: if a read shows a change after the state at which the watch was set, the event must have been delivered.
+//!   A watch that is kept until the end has fired if its node has changed.
 //! * Persistent: the events are the changes that the servers have applied, in their order, without a gap, until a
 //!   resync. A read that shows a change must find its event delivered. A watch that is kept until the end has delivered
 //!   all changes.
@@ -32,7 +32,7 @@ struct Watch {
     path: String,
     watcher: Watcher,
     lease: Option<Arc<SessionLease>>,
-    /// The zxid of the state that the read of a one-shot watch has shown; `None`: of an absent node.
+    /// The zxid of the state that was read as a one-shot watch was set; `None`: there was no node.
     state: Option<i64>,
     /// The events of a persistent watch, and the reads in between.
     seen: Vec<Seen>,
@@ -188,7 +188,7 @@ impl Watch {
         last.into_iter().any(|seen| matches!(seen, Seen::Event(event) if event.is_resync()))
     }
 
-    /// Reads the node; the events behind which the reply came have been delivered then.
+    /// Reads the node. The events that arrived before the reply have then been delivered.
     async fn read(&mut self, worker: &Worker) {
         if self.is_over || !self.is_current(worker) {
             return self.drain(worker);
@@ -198,7 +198,7 @@ impl Watch {
             WatchTarget::Children => {
                 client.get_children_with_stat(&self.path).await.map(|(_, stat)| Some(stat.pzxid))
             }
-            // Its own events are of the nodes below.
+            // The events of a recursive watch are about the nodes below its path.
             WatchTarget::Recursive => client.exists("/r/0").await.map(|stat| stat.map(|s| s.mzxid)),
             _ => client.exists(&self.path).await.map(|stat| stat.map(|stat| stat.mzxid)),
         };
@@ -222,7 +222,7 @@ impl Watch {
         }
     }
 
-    /// The event of a one-shot watch.
+    /// Judges the event of a one-shot watch.
     fn judge_only(&self, worker: &Worker, event: &WatchedEvent) {
         let (target, state) = (self.target, self.state);
         if event.is_resync() {
@@ -230,11 +230,12 @@ impl Watch {
         }
         use EventType::{NodeChildrenChanged, NodeCreated, NodeDataChanged, NodeDeleted};
         let fits = match (target, state) {
-            // The creation may have been missed, and the event be that of another watch on the path. As in Java.
+            // The creation may have been missed, and the event be meant for another watch on the path, as in the Java
+            // client.
             (WatchTarget::Exists(_), None) => {
                 matches!(event.event_type, NodeCreated | NodeDataChanged | NodeDeleted)
             }
-            // While a setWatches is refused, the deletion may be missed, and the event be that of another watch.
+            // While a setWatches is refused, the deletion may be missed, and the event be meant for another watch.
             (WatchTarget::Data(_) | WatchTarget::Exists(_), _) => {
                 matches!(event.event_type, NodeDataChanged | NodeDeleted)
                     || event.event_type == NodeCreated
@@ -245,7 +246,8 @@ impl Watch {
         if !fits || *event.path != *self.path {
             worker.violation(&format!("{target:?} at {state:x?} got {event:?}"));
         }
-        // A setWatches that is repeated names older states too: its event may be of a change that was read.
+        // Only with a zxid: a setWatches that is repeated names older states too, and finds changes that were already
+        // read.
         if event.zxid.is_some() && !self.changes(worker).any(|_| true) {
             worker.violation(&format!("{target:?} at {state:x?} got {event:?}, but no change was"));
         }
@@ -263,7 +265,7 @@ impl Watch {
             .map(|(zxid, at, ..)| (zxid, at))
     }
 
-    /// Compares the events with the applied changes. `limit`: changes until then have been delivered.
+    /// Compares the events with the applied changes. `limit`: earlier changes must have been delivered.
     fn judge(&self, worker: &Worker, limit: Option<Nanos>) {
         if self.is_persistent() {
             return self.judge_events(worker, limit);
@@ -277,7 +279,7 @@ impl Watch {
         if missed.is_empty() {
             return;
         }
-        // A node that was created and deleted while the client was away has changed for no exists.
+        // An exists watch does not fire for a node that was created and deleted while the client was away.
         let core = worker.world.core();
         let of_existence =
             |applied: &&Applied| applied.change.event_type != EventType::NodeDataChanged;
@@ -301,14 +303,14 @@ impl Watch {
         let (mut next, mut read): (Option<usize>, Option<i64>) = (None, None);
         let bad = |text: String| worker.violation(&format!("{:?}: {text}", self.target));
         let mut is_over = false;
-        // Events that did not come before a later one. A resync may still follow, from another setWatches.
+        // The events that are missing in front of one that came. A resync may still follow, from another setWatches.
         let mut gap = None;
         let is_refused = |at: Nanos| worker.world.core().disturbances.refuses(at);
         for seen in &self.seen {
             match seen {
                 Seen::Event(event) if event.is_resync() => (next, read, gap) = (None, None, None),
                 Seen::Event(event) if event.is_end() => is_over = true,
-                // A change that a setWatches has found.
+                // The event of a change that a setWatches has found.
                 Seen::Event(event) if event.zxid.is_none() => {}
                 Seen::Event(event) => {
                     let is_it = |(zxid, _, path, of): &(i64, Nanos, String, EventType)| {
@@ -335,7 +337,7 @@ impl Watch {
                     }
                     next = Some(at + 1);
                 }
-                // The event of what it shows may come with the resync.
+                // The event of the change that this read shows may come only with the resync.
                 Seen::Read(at, _) if is_refused(*at) => (next, read) = (None, None),
                 Seen::Read(_, zxid) => {
                     if let Some(gap) = gap {
@@ -356,7 +358,7 @@ impl Watch {
                 }
             }
         }
-        // The end of the session covers it too, and a resync that is still to come.
+        // The end of the session excuses a gap, and so does a resync that is still to come.
         if let Some(gap) = gap.filter(|_| !is_over && !refuses(worker)) {
             return bad(gap);
         }
