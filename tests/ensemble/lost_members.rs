@@ -134,7 +134,7 @@ async fn follow(client: Client, path: String) -> i32 {
     }
 }
 
-/// Case 34 of research: the leader dies.
+/// The leader dies.
 // Case (Failure cases, 13): a change while there was no connection.
 // Case (Failure cases, 14): the reply of a watching read is lost.
 // Case (Failure cases, 34): leader killed, follower frozen, rolling restart.
