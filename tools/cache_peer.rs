@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `fill FROM TO CHILDREN` | creates `/cache`, the children of these numbers, and theirs, with 100 bytes each |
 //! | `write PARENTS CHILDREN N` | N setData of 100 bytes, many in flight, one grandchild after the other |
-//! | `cache` | replies to the lines `memory`, `start` and `events` of standard input: bytes, nodes after the load, events |
+//! | `cache` | replies to lines `memory`, `start` and `events` of standard input: bytes, nodes after the load, events |
 
 use std::{
     collections::VecDeque,
