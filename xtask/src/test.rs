@@ -124,7 +124,7 @@ struct RealServer {
     connect: String,
     /// The jars, if they are installed. The tests need them for Curator processes and further servers.
     class_path: Option<OsString>,
-    /// Ends the server on drop, if this run started it.
+    /// Stops the server on drop, if this run has started it.
     _owned: Option<OwnedServer>,
 }
 

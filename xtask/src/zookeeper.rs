@@ -243,7 +243,7 @@ pub fn four_letter_word(address: SocketAddr, word: &str) -> io::Result<String> {
 const SYSTEM_PROPERTIES: [(&str, &str); 4] = [
     // Containers and TTL nodes.
     ("zookeeper.extendedTypesEnabled", "true"),
-    // The default, a minute, is longer than any test.
+    // The default is a minute, which is longer than any test.
     ("znode.container.checkIntervalMs", "1000"),
     // Test data need not survive a power failure, so writes do not wait for the disk.
     ("zookeeper.forceSync", "no"),
