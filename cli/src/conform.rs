@@ -80,7 +80,7 @@ fn parent(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A report that is asked for.
+/// A requested report.
 struct Output<'a> {
     format: Format,
     file: &'a str,
@@ -160,7 +160,7 @@ impl Conform {
         outputs.collect()
     }
 
-    /// The reports of other runs.
+    /// Reads the reports of other runs.
     fn others(&self) -> Result<Vec<Vec<Verdict>>, Failure> {
         let read = |file: &PathBuf| {
             let refuse =
