@@ -12,8 +12,8 @@ use crate::{
 
 /// Test whether servers speak ZooKeeper's protocol as ZooKeeper does
 ///
-/// Each case sends frames and compares what comes with what a ZooKeeper of the same version sends. Everything happens below one
-/// new node, which is deleted in the end.
+/// Each case sends frames and compares what comes with what a ZooKeeper of the same version sends. Everything happens
+/// below one new node, which is deleted in the end.
 #[derive(Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Conform {

@@ -1,6 +1,6 @@
 //! Instants as dates.
 
-/// Formats milliseconds since 1970 as `Date.toString` of Java does in the time zone UTC: `Thu Jan 01 00:00:00 UTC 1970`.
+/// Formats milliseconds since 1970 as Java's `Date.toString` does in the time zone UTC: `Thu Jan 01 00:00:00 UTC 1970`.
 pub(super) fn date(millis: i64) -> String {
     const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =

@@ -26,8 +26,8 @@ mod prompt;
 
 /// Run an in-memory ZooKeeper server or ensemble for tests, without persistence
 ///
-/// The first line of the output is `listening on ADDR`, with several servers `listening on ADDR,ADDR,ADDR`. Runs until it
-/// is killed, or until `quit` on standard input; a closed standard input does not end it.
+/// The first line of the output is `listening on ADDR`, with several servers `listening on ADDR,ADDR,ADDR`. Runs until
+/// it is killed, or until `quit` on standard input; a closed standard input does not end it.
 #[derive(Clone, Args)]
 #[command(after_long_help = help())]
 pub(crate) struct Serve {
