@@ -139,8 +139,7 @@ async fn cache(client: &Client) -> Outcome<()> {
     Ok(())
 }
 
-/// The resident memory of this process in bytes, as Linux reports it. It includes what the
-/// allocator keeps.
+/// The resident memory of this process in bytes, as Linux reports it. It includes what the allocator keeps.
 fn resident_bytes() -> Outcome<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,6 +1,5 @@
-//! The lower bound: the cost of the measured workloads without a client. It has a blocking socket, one buffer
-//! in each direction, the codec, and a copy of the bytes that a caller would receive. The command line is that
-//! of `bench_peer`.
+//! The lower bound: the cost of the measured workloads without a client. It has a blocking socket, one buffer in each
+//! direction, the codec, and a copy of the bytes that a caller would receive. The command line is that of `bench_peer`.
 
 #[allow(dead_code, reason = "bench_peer uses all of it")]
 #[path = "bench_peer/measure.rs"]
@@ -73,8 +72,7 @@ impl Raw {
         }
     }
 
-    /// Passes the payload of the next frame to `take`. Reads from the socket only if no complete
-    /// frame is buffered.
+    /// Passes the payload of the next frame to `take`. Reads from the socket only if no complete frame is buffered.
     fn next<R>(&mut self, take: impl FnOnce(&[u8]) -> R) -> R {
         loop {
             let rest = self.input.get(self.filled.clone()).unwrap_or_default();

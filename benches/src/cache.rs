@@ -91,8 +91,7 @@ pub(crate) fn run(quick: bool) -> Result<()> {
                     command
                 } else {
                     let mut command = java.command(&classes)?;
-                    // The last of two such options counts. These replace the settings for small,
-                    // short-lived programs.
+                    // The last of two such options counts. These replace the settings for small, short-lived programs.
                     command.args(["-XX:TieredStopAtLevel=4", "-Xmx2g", "CacheBench"]);
                     command.arg(proxy.address());
                     command

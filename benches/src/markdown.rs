@@ -25,8 +25,7 @@ pub(crate) fn number(value: Option<f64>) -> String {
     rest.map_or_else(|| grouped.clone(), |rest| format!("{grouped}.{rest}"))
 }
 
-/// A table. The first `names` columns have words, the others numbers. A row may be shorter than the
-/// head.
+/// A table. The first `names` columns have words, the others numbers. A row may be shorter than the head.
 pub(crate) fn table<Row: AsRef<[String]>>(
     head: &[&str],
     names: usize,

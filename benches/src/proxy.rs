@@ -136,8 +136,7 @@ impl Proxy {
         }
     }
 
-    /// Makes each existing connection lose the reply to its next request: the connection is cut
-    /// instead.
+    /// Makes each existing connection lose the reply to its next request: the connection is cut instead.
     #[cfg(feature = "locks")]
     pub(crate) fn lose_next_replies(&self) {
         self.shared.epoch.fetch_add(1, SeqCst);

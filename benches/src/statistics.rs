@@ -20,8 +20,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 /// The unit of CPU time in Linux's /proc, USER_HZ, which does not depend on the tick of the kernel.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Parses /proc/PID/stat. Returns the process, its parent, and the CPU ticks of the process and its
-/// ended children.
+/// Parses /proc/PID/stat. Returns the process, its parent, and the CPU ticks of the process and its ended children.
 fn parse_stat(text: &str) -> Option<(u32, u32, u64)> {
     let (process, rest) = text.split_once(' ')?;
     // The name of the program is in parentheses, and may contain any character.
@@ -75,8 +74,7 @@ pub(crate) fn distribution(durations: &mut [Duration]) -> Vec<f64> {
         .collect()
 }
 
-/// The memory of servers: for Java the used heap after a garbage collection, for others the proportional set
-/// size.
+/// The memory of servers: for Java the used heap after a garbage collection, for others the proportional set size.
 pub(crate) fn memory(roots: &[u32], java: bool) -> Result<f64> {
     if java {
         let mut used = 0.0;

@@ -11,8 +11,7 @@ use crate::{
     finish, no_runtime, runtime,
 };
 
-// A command with the connection options. A doc comment here would become the description of each
-// command.
+// A command with the connection options. A doc comment here would become the description of each command.
 #[derive(Args)]
 pub(crate) struct Connected<C: Args> {
     #[command(flatten)]

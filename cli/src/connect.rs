@@ -275,8 +275,7 @@ fn tls(tls: &Tls) -> Result<Option<docent::tls::Tls>, Failure> {
     }
     let mut options = TlsOptions::new();
     if let Some(ca) = &tls.ca {
-        // A long-running command reads renewed files again. This first read reports a missing file
-        // as such.
+        // A long-running command reads renewed files again. This first read reports a missing file as such.
         file::read(ca)?;
         options = options.with_roots_file(ca);
     }

@@ -78,8 +78,7 @@ Example:
 /// The maximum length of an input line in bytes: the longest frame, with a separator after each byte.
 const MAX_LINE_LENGTH: u64 = 3 * (DEFAULT_FRAME_LIMIT as u64 + 4) + 64;
 
-/// The maximum number of tshark streams whose state is kept. Beyond it, a new stream displaces
-/// another one.
+/// The maximum number of tshark streams whose state is kept. Beyond it, a new stream displaces another one.
 const MAX_STREAMS: usize = 1024;
 
 impl Decode {

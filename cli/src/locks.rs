@@ -1,5 +1,4 @@
-//! `docent locks` shows the holders and waiters of a lock. `docent revoke` asks the holders to release
-//! it.
+//! `docent locks` shows the holders and waiters of a lock. `docent revoke` asks the holders to release it.
 
 use std::{
     fmt::Write as _,
@@ -81,8 +80,7 @@ impl Command for Locks {
                     if let Some(missing) = missing_chroot(client).await {
                         return Err(missing);
                     }
-                    // Not an error, because a server deletes the path of a lock some time after its
-                    // last use.
+                    // Not an error, because a server deletes the path of a lock some time after its last use.
                     let path = &self.path;
                     report(format_args!(
                         "docent locks: {path} does not exist: no holder, no waiter"

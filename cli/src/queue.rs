@@ -1,5 +1,4 @@
-//! The holders and waiters of a lock or an election, determined from the children of its path as the
-//! recipes do.
+//! The holders and waiters of a lock or an election, determined from the children of its path as the recipes do.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -98,8 +97,7 @@ pub(crate) struct Queue {
 pub(crate) const SEMAPHORE: [&str; 2] = ["locks", "leases"];
 const LEASE_NAME: &str = "lease-";
 
-/// A part of the names of a strict mutex's nodes. These names also contain the name of a mutex's
-/// nodes.
+/// A part of the names of a strict mutex's nodes. These names also contain the name of a mutex's nodes.
 const STRICT_NAME: &str = "-strict-lock-";
 
 /// Source: `LeaderLatch.LOCK_NAME`.

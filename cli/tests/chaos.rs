@@ -335,8 +335,7 @@ async fn kill_server(
         let (mut a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
         server.kill().await;
         if round % 2 == 0 {
-            // The server restarts soon, so the stopped command continues, unless the restart took too
-            // long.
+            // The server restarts soon, so the stopped command continues, unless the restart took too long.
             server.start_again().await;
             let mut a_has_exited = false;
             let before = fixture.journal.lines().len();
@@ -372,8 +371,7 @@ async fn the_embedded_server_is_killed() {
     kill_server(&mut server, rounds()).await;
 }
 
-/// Runs only one command, unless it is a long run, because a real server takes seconds to start
-/// again.
+/// Runs only one command, unless it is a long run, because a real server takes seconds to start again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_real_server_is_killed() {
     let Some(mut server) = RealServer::start().await else { return };

@@ -21,8 +21,7 @@ fn decode(arguments: &[&str], input: &str) -> Outcome {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_owned();
-    // Written by a thread, because neither pipe buffers everything. The program may exit before it has read all
-    // input.
+    // Written by a thread, because neither pipe buffers everything. The program may exit before it has read all input.
     let writer = thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
@@ -38,8 +37,7 @@ fn decode(arguments: &[&str], input: &str) -> Outcome {
 const HELLO: &str = "0000002d000000000000000000000000000027100000000000000000000000100000000000000000000000000000000000";
 const GET_EPHEMERALS: &str = "0000000f3900000100000067000000032f7a7a";
 
-/// Two interleaved streams of one capture on different ports; a third stream is not ZooKeeper
-/// traffic.
+/// Two interleaved streams of one capture on different ports; a third stream is not ZooKeeper traffic.
 #[test]
 fn the_streams_of_tshark_are_decoded_separately() {
     let (first, second) = HELLO.split_at(30);
@@ -104,8 +102,7 @@ fn golden() -> (String, usize) {
         include_str!("../../protocol/tests/data/golden-versions.json"),
     ] {
         for entry in serde_json::from_str::<Vec<Value>>(text).unwrap() {
-            // Leaves out entries that have only a length, and the empty entry at the end of a
-            // connection.
+            // Leaves out entries that have only a length, and the empty entry at the end of a connection.
             if entry["op"] != "frame" && entry["hex"] != "" {
                 let name = format!("{} {}", entry["server"], entry["conn"]);
                 connections.entry(name).or_default().push(entry);

@@ -131,8 +131,7 @@ async fn a_waiter_acquires_after_the_holder_has_exited() {
     assert_eq!(file.text(), "begin\nend\nsecond\n");
 }
 
-/// A machine whose clock is later must not run the command again after that of the first machine
-/// has exited.
+/// A machine whose clock is later must not run the command again after that of the first machine has exited.
 // Case (Found in docent itself): a job of many machines under `docent lock --no-wait` ran again on
 // each whose clock was later than the job was long.
 // Case (Found in docent itself): `docent lock --at-least` exited with the code of its command, 0,

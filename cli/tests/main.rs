@@ -1,5 +1,4 @@
-//! The program `docent` as shells and other programs use it. The tests of faults, `chaos.rs`, are a
-//! separate program.
+//! The program `docent` as shells and other programs use it. The tests of faults, `chaos.rs`, are a separate program.
 
 #![allow(
     clippy::unwrap_used,

@@ -8,8 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use super::*;
 use crate::transcripts::words;
 
-/// The commands that run another command. Without a server, or with the wrong one, they would guard
-/// nothing.
+/// The commands that run another command. Without a server, or with the wrong one, they would guard nothing.
 const GUARDS: [[&str; 4]; 2] = [["lock", "/l", "--", "true"], ["lead", "/l", "--", "true"]];
 
 // Case (Found in docent itself): `--acl digest:bob:secret:r` stored the password in clear, as a

@@ -61,16 +61,14 @@ impl Server {
         Self { _child: child, connect }
     }
 
-    /// Runs `docent get` with these options. Its connection timeout is longer than any test, so an
-    /// error must end it.
+    /// Runs `docent get` with these options. Its connection timeout is longer than any test, so an error must end it.
     async fn get(&self, options: &[&str]) -> Ran {
         let all = [&["get", "--connect-timeout", "1h"], options, &["/"]].concat();
         run(&self.connect, &all).await
     }
 }
 
-/// A certificate is renewed while the server runs. As long as it does not match its key, it is not
-/// used.
+/// A certificate is renewed while the server runs. As long as it does not match its key, it is not used.
 #[tokio::test]
 async fn renewed_certificates_are_served() {
     let (old, new) = (Files::new(), Files::new());

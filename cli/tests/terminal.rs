@@ -16,8 +16,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Runs a shell command in a new terminal. Returns `None` and records a skip if script(1) is
-    /// missing.
+    /// Runs a shell command in a new terminal. Returns `None` and records a skip if script(1) is missing.
     #[track_caller]
     fn run(connect: &str, line: &str) -> Option<Self> {
         let spawned = program("script")
@@ -104,11 +103,9 @@ async fn a_waiter_shows_its_position_and_leaves_the_queue_on_ctrl_c() {
     ended(holder).await;
 }
 
-/// If it is continued in time, the command continues. If it is continued too late, the command has
-/// been ended.
+/// If it is continued in time, the command continues. If it is continued too late, the command has been ended.
 ///
-/// The command only reads, because a shell that is starting a program (vfork) would not stop before
-/// the start is done.
+/// The command only reads, because a shell that is starting a program (vfork) would not stop before the start is done.
 #[tokio::test]
 async fn ctrl_z_stops_it_and_returns_to_the_shell() {
     let (server, path) = (server(), unique_path("lock"));

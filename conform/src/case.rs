@@ -12,7 +12,7 @@ use crate::version::Range;
 pub enum Level {
     /// Clients rely on it.
     Must,
-    /// Some clients rely on it, or it tells them what went wrong.
+    /// Some clients rely on it, or it shows them what went wrong.
     Should,
     /// ZooKeeper does it; no client is known to rely on it.
     May,
@@ -99,8 +99,7 @@ groups! {
 ///
 /// # Errors
 ///
-/// If a line does not follow the notation, which is a defect of this crate. The error names the
-/// line.
+/// If a line does not follow the notation, which is a defect of this crate. The error names the line.
 pub fn all() -> Result<Vec<Case>, String> {
     let mut cases = Vec::new();
     for (group, text) in GROUPS {

@@ -314,8 +314,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Returns the expectation if it was not met. A variable without a value takes the received
-    /// one.
+    /// Returns the expectation if it was not met. A variable without a value takes the received one.
     fn compare(&mut self, received: &Received, words: &[String]) -> Result<Option<String>, String> {
         let (kinds, rest) = words.split_first().ok_or("nothing is expected")?;
         if !kinds.split('|').any(|kind| kind == received.kind) {
@@ -383,8 +382,7 @@ impl<'a> Player<'a> {
 
 const RELATIONS: [&str; 7] = ["!=", "<=", ">=", "=", "<", ">", "~"];
 
-/// The name, relation and value of a word such as `name=value`. A word that begins with `~` is a
-/// path, so has none.
+/// The name, relation and value of a word such as `name=value`. A word that begins with `~` is a path, so has none.
 fn parts(word: &str) -> Option<(&str, &str, &str)> {
     let at = word.find(['=', '!', '<', '>', '~']).filter(|at| *at > 0)?;
     let (name, rest) = word.split_at(at);

@@ -85,8 +85,7 @@ impl fmt::Display for Verdict {
 pub struct Report {
     /// The verdicts, one for each case.
     pub verdicts: Vec<Verdict>,
-    /// The nodes that could not be deleted and are left on the server: the path of each, with the
-    /// error.
+    /// The nodes that could not be deleted and are left on the server: the path of each, with the error.
     pub left: Vec<String>,
 }
 

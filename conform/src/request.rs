@@ -1,5 +1,4 @@
-//! Builds requests from the words of a script. Nothing is checked, because a script may send what no
-//! client should.
+//! Builds requests from the words of a script. Nothing is checked, because a script may send what no client should.
 
 use bytes::BufMut as _;
 use docent_protocol::{

@@ -71,8 +71,7 @@ impl Options {
         self
     }
 
-    /// Sets the credentials of the connections that create and delete nodes: a scheme, and the data
-    /// that it requires.
+    /// Sets the credentials of the connections that create and delete nodes: a scheme, and the data that it requires.
     #[must_use]
     pub fn auth(mut self, scheme: impl Into<String>, auth: impl Into<String>) -> Self {
         self.auth = Some((scheme.into(), auth.into()));
@@ -174,8 +173,7 @@ fn ask(player: &mut Player<'_>, request: &str, address: &str) -> Result<Received
     })
 }
 
-/// Adds the credentials that the cases use, so that their nodes can be deleted, and those of the
-/// options.
+/// Adds the credentials that the cases use, so that their nodes can be deleted, and those of the options.
 fn authenticate(options: &Options, player: &mut Player<'_>, address: &str) -> Result<(), Unusable> {
     ask(player, "auth digest conform:conform", address)?;
     if let Some((scheme, auth)) = &options.auth {

@@ -204,8 +204,7 @@ fn play(network: &mut dyn Network, case: &Case, version: Version) -> Result<(), 
 fn lies(arrived: &Arrived) -> Vec<Arrived> {
     match arrived {
         Arrived::Frame(payload) => {
-            // One number or one character is changed. Long data are changed only at their
-            // beginning.
+            // One number or one character is changed. Long data are changed only at their beginning.
             let changed =
                 (3..payload.len().min(256)).step_by(4).chain([payload.len() - 1]).map(|index| {
                     let mut payload = payload.clone();
@@ -265,8 +264,7 @@ fn each_answer_of_a_server_can_fail_its_case() {
     assert!(played > 250, "{played}");
 }
 
-/// Starts a program that is not a server: it replies to each connection with these bytes and closes
-/// it.
+/// Starts a program that is not a server: it replies to each connection with these bytes and closes it.
 fn something_else(reply: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -63,8 +63,7 @@ fn read_number(text: &str) -> Option<[u16; 3]> {
     Some(number)
 }
 
-/// A range of versions: `3.6+`, `-3.8` (including all patches of 3.8), `3.6-3.8`, `keeper`,
-/// `zookeeper`.
+/// A range of versions: `3.6+`, `-3.8` (including all patches of 3.8), `3.6-3.8`, `keeper`, `zookeeper`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     family: Option<Family>,

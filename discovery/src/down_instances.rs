@@ -115,8 +115,7 @@ mod tests {
         assert_eq!(down.errors.lock().unwrap().len(), 1, "forgotten");
     }
 
-    /// An application's serializer runs without the lock held, and any number of errors can be
-    /// counted.
+    /// An application's serializer runs without the lock held, and any number of errors can be counted.
     // Case (Found in docent itself): discovery: the errors of an instance overflowed, and its
     // serializer ran under a lock.
     #[test]

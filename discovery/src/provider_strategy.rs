@@ -139,8 +139,7 @@ mod tests {
         let strategy = RoundRobinStrategy::new();
         assert_eq!(picks(&strategy, &["a", "b", "c"], 7), "abcabca");
         assert!(strategy.instance(&instances(&[])).is_none());
-        // Curator's counter becomes negative after 2^31 picks, and once has a value without an
-        // absolute value.
+        // Curator's counter becomes negative after 2^31 picks, and its smallest value has no absolute value.
         let strategy = RoundRobinStrategy { next: AtomicUsize::new(usize::MAX) };
         assert_eq!(picks(&strategy, &["a", "b"], 3), "bab");
     }

@@ -1,9 +1,8 @@
 //! Writes the seed corpus and the dictionary from the golden frames of real servers:
 //! `cargo run --manifest-path fuzz/Cargo.toml --example seeds`.
 //!
-//! There is one seed for each kind of frame (target, operation, error, content), the shortest such frame. The
-//! seeds of `dissector` are whole connections. Files are named `seed-…`; inputs that a fuzzer adds are not
-//! committed.
+//! There is one seed for each kind of frame (target, operation, error, content), the shortest such frame. The seeds of
+//! `dissector` are whole connections. Files are named `seed-…`; inputs that a fuzzer adds are not committed.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

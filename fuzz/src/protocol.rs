@@ -34,8 +34,7 @@ pub const TARGETS: &[(&str, Check)] = &[
     ("conversation", conversation),
 ];
 
-/// A stream of frames: frames that are split off encode to the same bytes, and no payload exceeds
-/// the limit.
+/// A stream of frames: frames that are split off encode to the same bytes, and no payload exceeds the limit.
 pub fn frames(data: &[u8]) {
     for limit in [0, 64, frame::DEFAULT_LIMIT, usize::MAX] {
         let mut rest = data;
@@ -137,8 +136,7 @@ pub fn events(data: &[u8]) {
 /// The bodies of multi and multiRead requests and replies.
 pub fn multi(data: &[u8]) {
     round_trip::<MultiRequest<'_>>(data, &mut Vec::new(), |_| 0);
-    // A failed read in a reply of a ClickHouse Keeper has no record. In ZooKeeper's encoding, it
-    // has one of 4 bytes.
+    // A failed read in a reply of a ClickHouse Keeper has no record. In ZooKeeper's encoding, it has one of 4 bytes.
     round_trip::<MultiReply<'_>>(data, &mut Vec::new(), |reply| {
         4 * reply.iter().filter(|result| matches!(result, MultiResult::Error(_))).count()
     });

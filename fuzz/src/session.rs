@@ -1,5 +1,4 @@
-//! The targets of docent-session: properties that hold for any configuration text and any bytes of
-//! a server.
+//! The targets of docent-session: properties that hold for any configuration text and any bytes of a server.
 //!
 //! `session/tests/corpus.rs` includes this file and replays `corpus/` with it.
 
@@ -56,8 +55,7 @@ pub fn connect_string(data: &[u8]) {
 /// Any calls, server bytes and instants: nothing panics, every token is returned exactly once, no alarm
 /// stays due (which would be a busy loop), and the connection is used only as the order of calls permits.
 ///
-/// The first byte is the configuration. Then come steps of two bytes, some of which take further
-/// bytes.
+/// The first byte is the configuration. Then come steps of two bytes, some of which take further bytes.
 pub fn machine(data: &[u8]) {
     let Some((&flags, mut rest)) = data.split_first() else { return };
     let mut scenario = Scenario::new(flags);

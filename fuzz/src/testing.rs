@@ -23,9 +23,8 @@ const LIMIT: usize = 1 << 24;
 /// Number of connections to which the input is sent.
 const CONNECTIONS: u8 = 3;
 
-/// Any bytes on several connections: nothing panics, only complete frames are sent, no client receives
-/// another client's private data, the output is bounded by the input, and other clients are still
-/// served.
+/// Any bytes on several connections: nothing panics, only complete frames are sent, no client receives another client's
+/// private data, the output is bounded by the input, and other clients are still served.
 ///
 /// The first byte chooses the version. Then come pieces, each with one byte for the connection, two bytes of
 /// length, and the content. If there is no such connection, time passes instead.

@@ -58,8 +58,7 @@ fn main() {
     };
     let runtime = must(builder.worker_threads(2).enable_all().build());
     if std::env::var_os("MT").is_some_and(|value| value == "1") {
-        // Spawned, so that the measured task runs on a worker and not on the thread that waits for
-        // it.
+        // Spawned, so that the measured task runs on a worker and not on the thread that waits for it.
         must(runtime.block_on(runtime.spawn(run(arguments))));
     } else {
         runtime.block_on(run(arguments));
@@ -159,8 +158,7 @@ async fn set_pipe(client: &Client, arguments: &Arguments) {
     pipelined(arguments, |_| client.set_data(black_box(NODE), &DATA, None)).await;
 }
 
-/// Keeps a window of requests in flight. Calls queue them and the server replies in order, so a queue holds
-/// them.
+/// Keeps a window of requests in flight. Calls queue them and the server replies in order, so a queue holds them.
 async fn pipelined<R>(arguments: &Arguments, call: impl Fn(usize) -> Response<R>) {
     run_window(arguments.warm_up(), arguments.window(), &call, None).await;
     let mut timed = Timed::begin(arguments.n / SAMPLED + 1);
@@ -187,8 +185,7 @@ async fn run_window<R>(
         }
         let Some(response) = waiting.front_mut() else { return };
         match response.await {
-            // The future polls through a function pointer, so the compiler cannot optimise any of
-            // its work away.
+            // The future polls through a function pointer, so the compiler cannot optimise any of its work away.
             Ok(value) => drop(value),
             Err(error) => fail(error),
         }

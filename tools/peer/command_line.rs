@@ -1,7 +1,6 @@
 //! The command line of the program.
 //!
-//! Two protocols share it, one for locks and leader recipes, the other for the data recipes, and their
-//! settings differ:
+//! Two protocols share it, one for locks and leader recipes, the other for the data recipes, and their settings differ:
 //!
 //! | | locks, leader recipes, kept nodes, groups | data recipes, discovery |
 //! |---|---|---|

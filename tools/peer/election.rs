@@ -65,8 +65,7 @@ impl LatchObject {
         done()
     }
 
-    /// Waits, once and for a limited time, until the latch leads, waits behind another participant, or
-    /// has failed.
+    /// Waits, once and for a limited time, until the latch leads, waits behind another participant, or has failed.
     async fn settle(&mut self) {
         let Some(latch) = self.latch.as_ref().filter(|_| !self.is_settled) else { return };
         let settled = async {
@@ -117,8 +116,7 @@ impl Object for LatchObject {
                 };
                 let name = name.clone();
                 return Ok(Reply::Later(Box::pin(async move {
-                    // The participation is over even after an error: a background task retries the
-                    // delete.
+                    // The participation is over even after an error: a background task retries the delete.
                     if let Err(error) = closed.await {
                         eprintln!("recipe_peer: {name}: {error}");
                     }

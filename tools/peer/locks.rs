@@ -216,8 +216,7 @@ impl LockObject {
     }
 
     async fn answer(&mut self, verb: &str, args: &[String]) -> Answer {
-        // The clock is read first: a process that is stopped after that replies late, but with the
-        // earlier time.
+        // The clock is read first: a process that is stopped after that replies late, but with the earlier time.
         let now = monotonic_nanos();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let hold = self.holds.last();

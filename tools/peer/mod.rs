@@ -113,8 +113,7 @@ struct Peer {
     /// The options of barriers, atomic numbers and service discovery.
     data_options: LockOptions,
     error_policy: ConnectionStateErrorPolicy,
-    /// Whether this is `lock_peer`, whose `children`, `create`, `get` and `set` are the verbs of
-    /// `nodes.rs`.
+    /// Whether this is `lock_peer`, whose `children`, `create`, `get` and `set` are the verbs of `nodes.rs`.
     is_lock_peer: bool,
     storages: cache::Storages,
     locks: Mutex<locks::Locks>,

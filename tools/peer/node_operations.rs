@@ -2,8 +2,7 @@
 //!
 //! `settled [WATCHES]` replies when the client has no pending request, and this number of watches.
 //!
-//! Bytes are one token: `-` for none, `""` for zero bytes, `0x...` for hex; any other token stands
-//! for itself.
+//! Bytes are one token: `-` for none, `""` for zero bytes, `0x...` for hex; any other token stands for itself.
 
 use std::time::Duration;
 

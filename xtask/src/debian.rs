@@ -176,8 +176,7 @@ fn environment(groups: &[PathBuf]) -> Result<Vec<(&'static str, OsString)>> {
         let clang = entries(&group.join("usr/lib"));
         let is_clang = |path: &PathBuf| path.to_string_lossy().contains("/llvm-");
         if let Some(library) = clang.into_iter().find(is_clang).map(|llvm| llvm.join("lib")) {
-            // libclang searches for its headers relative to the library file, which is in another
-            // directory.
+            // libclang searches for its headers relative to the library file, which is in another directory.
             let own_headers = entries(&library.join("clang")).pop().unwrap_or_default();
             let argument = format!("-resource-dir={}", own_headers.display());
             environment.push(("BINDGEN_EXTRA_CLANG_ARGS", argument.into()));

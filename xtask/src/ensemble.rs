@@ -19,8 +19,7 @@ impl Ensemble {
         Self::start_with(java, size, &Settings::default())
     }
 
-    /// Like [`start`](Self::start), with the further configuration and properties of `more` for
-    /// each member.
+    /// Like [`start`](Self::start), with the further configuration and properties of `more` for each member.
     pub fn start_with(java: &Java, size: usize, more: &Settings) -> Result<Self> {
         // A member has three ports: for followers, for elections, for clients.
         let ports: io::Result<Vec<_>> = (0..3 * size).map(|_| KeptPort::free()).collect();

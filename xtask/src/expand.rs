@@ -50,8 +50,7 @@ fn file(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{name}-expanded.rs"))
 }
 
-/// Runs rustc if `xtask RUSTC ARGUMENTS` was started as its wrapper, with the variable set. Returns `None`
-/// otherwise.
+/// Runs rustc if `xtask RUSTC ARGUMENTS` was started as its wrapper, with the variable set. Returns `None` otherwise.
 pub fn as_wrapper(arguments: &[OsString]) -> Option<Result<ExitCode>> {
     env::var_os(EXPAND)?;
     let (rustc, arguments) = arguments.split_first()?;

@@ -24,8 +24,7 @@ const REQUIRED_JARS: [&str; 8] = [
     "slf4j-api",
 ];
 
-/// The jars that some versions and settings (metrics, netty, TLS, snapshots compressed with snappy) need in
-/// addition.
+/// The jars that some versions and settings (metrics, netty, TLS, snapshots compressed with snappy) need in addition.
 const OPTIONAL_JARS: [&str; 16] = [
     "slf4j-simple",
     "netty-buffer",
@@ -142,8 +141,7 @@ impl Java {
             "-Djava.net.preferIPv4Stack=true",
         ]);
         command.arg("-cp").arg(class_path);
-        // Ctrl-C must reach only this process, which ends its children; if it cannot, they exit by
-        // themselves.
+        // Ctrl-C must reach only this process, which ends its children; if it cannot, they exit by themselves.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         Ok(command)

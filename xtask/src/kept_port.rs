@@ -3,8 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-/// A loopback port that no other process is assigned while this value lives, whether or not a server listens on
-/// it.
+/// A loopback port that no other process is assigned while this value lives, whether or not a server listens on it.
 ///
 /// The server must set `SO_REUSEADDR`, as Java and most other servers do. Only on Linux can it then bind the port
 /// beside the socket that reserves it; elsewhere the port is not reserved, and was only free a moment ago.

@@ -63,8 +63,7 @@ impl Kdc {
         Ok(kdc)
     }
 
-    /// Writes krb5.conf for clients, server.conf, which is the same without the relay, and
-    /// kdc.conf.
+    /// Writes krb5.conf for clients, server.conf, which is the same without the relay, and kdc.conf.
     fn configure(&self, relay: Option<SocketAddr>) -> Result<()> {
         let directory = self.directory.display();
         let address = self.port.address();

@@ -139,8 +139,7 @@ impl Tests {
         has_survivors(command.env("PROPTEST_CASES", FIRST_CASES), &[2, 3])
     }
 
-    /// Tests the survivors of the first round. A mutant that makes a test run into the time limit
-    /// counts as noticed.
+    /// Tests the survivors of the first round. A mutant that makes a test run into the time limit counts as noticed.
     fn second_round(&self, files: &[&str]) -> Result<bool> {
         let mut command = self.command(files, self.second)?;
         // The baseline is skipped: cargo-mutants would run these tests in the package of the mutants,
@@ -151,8 +150,7 @@ impl Tests {
         has_survivors(&mut command, &[2])
     }
 
-    /// Runs the tests of the second round on the unchanged code, where they must pass. Returns how long they
-    /// take.
+    /// Runs the tests of the second round on the unchanged code, where they must pass. Returns how long they take.
     fn unmutated(&self) -> Result<Duration> {
         let test = |build_only: bool| {
             let mut command = cargo();

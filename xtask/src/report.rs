@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// The checks in none of the lists have passed.
+/// A check that is in none of the lists has passed.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     failed: Vec<&'static str>,

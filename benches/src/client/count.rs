@@ -1,5 +1,4 @@
-//! Values that do not depend on the load of the machine: instructions, allocations, and system
-//! calls.
+//! Values that do not depend on the load of the machine: instructions, allocations, and system calls.
 
 use std::{ffi::OsString, process::Command};
 
@@ -27,8 +26,7 @@ pub(super) fn all(address: &str, peers: &[Peer], quick: bool, report: &mut Repor
         }
     }
     if let Some(docent) = peers.first().filter(|_| tools.valgrind) {
-        // Both numbers exceed the requests in flight at a time, so the difference is the memory that is
-        // kept.
+        // Both numbers exceed the requests in flight at a time, so the difference is the memory that is kept.
         let kept = |workload: &str, few: usize, many: usize| {
             let kept_after = |n| tools.heap(docent, address, workload, n).map(|heap| heap.kept);
             Some((kept_after(many)? - kept_after(few)?) / (many - few) as f64)

@@ -19,8 +19,7 @@ use report::Report;
 #[derive(Clone, Copy)]
 struct Workload {
     name: &'static str,
-    /// The numbers of operations per round on the null server and on a real one; 0 if the workload does not
-    /// run there.
+    /// The numbers of operations per round on the null server and on a real one; 0 if the workload does not run there.
     operations: (usize, usize),
     /// The numbers of operations of the two runs whose difference is counted.
     counted: (usize, usize),

@@ -71,8 +71,7 @@ const fn fault(name: &'static str, services: fn(&Entry) -> bool) -> Fault {
     Fault { name, services, fsync: true }
 }
 
-/// The lease of all services. etcd grants no shorter one; ZooKeeper would grant one second with
-/// this tick time.
+/// The lease of all services. etcd grants no shorter one; ZooKeeper would grant one second with this tick time.
 const LEASE: Duration = Duration::from_secs(2);
 
 /// The time limit of a contender: twice the time of a lease that was renewed at the fault, and of a wait
@@ -262,8 +261,7 @@ impl<'a> Scene<'a> {
     /// Runs a round with a holder and a waiter. Returns the time at which the fault began.
     fn with_waiter(&mut self, locks: &[String]) -> Result<u64> {
         let snapshot = if self.fault == "server-restored" {
-            // The agent creates the nodes that the locks need: without them, the snapshot would be a
-            // different fault.
+            // The agent creates the nodes that the locks need: without them, the snapshot would be a different fault.
             drop(self.agent("before", self.servers.addresses(), locks)?);
             self.servers.stop()?;
             let copy = self.servers.copy_data()?;
@@ -330,8 +328,7 @@ impl<'a> Scene<'a> {
         Ok(since)
     }
 
-    /// The primary is killed, and a replica is promoted that had lost its connection to the primary
-    /// before.
+    /// The primary is killed, and a replica is promoted that had lost its connection to the primary before.
     fn failover(&mut self, locks: &[String]) -> Result<u64> {
         let mut replica = Servers::start(Kind::Redis, self.fsync)?;
         let proxy = Proxy::start(self.servers.address())?;
@@ -362,8 +359,7 @@ impl<'a> Scene<'a> {
         Ok(since)
     }
 
-    /// The reply to the holder's first acquire is lost, and the holder retries. Then a waiter
-    /// arrives.
+    /// The reply to the holder's first acquire is lost, and the holder retries. Then a waiter arrives.
     fn lose_replies(&mut self, locks: &[String]) -> Result<u64> {
         let proxies: Result<Vec<_>> =
             self.servers.addresses().iter().map(|address| Proxy::start(address)).collect();

@@ -1,5 +1,4 @@
-//! Runs every fault with every service that it applies to, several at a time, because they mostly
-//! wait.
+//! Runs every fault with every service that it applies to, several at a time, because they mostly wait.
 
 use std::{
     process::{Child, Stdio},
@@ -26,8 +25,7 @@ pub(crate) fn run(arguments: &Arguments, names: &[&str]) -> Result<()> {
         let with = services.iter().filter(|service| (fault.services)(service));
         waiting.extend(with.map(|service| (fault.name, service.name)));
     }
-    // Removes the earlier values of these faults and services. A single fault, in contrast, adds to
-    // the values.
+    // Removes the earlier values of these faults and services. A single fault, in contrast, adds to the values.
     results::retain("faults", |line| {
         !waiting
             .iter()

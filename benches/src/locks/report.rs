@@ -108,7 +108,7 @@ impl Values {
         )
     }
 
-    /// One row for each service. It says so if the service was not installed.
+    /// One row for each service, which says so if the service is not installed.
     fn speed_rows(&self, columns: &[&str]) -> String {
         let row = |service: &str| {
             let is_of_service = |line: &Value| line["service"] == service;

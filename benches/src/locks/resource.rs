@@ -92,8 +92,7 @@ impl Resource {
         records.get(lock).cloned().unwrap_or_default()
     }
 
-    /// Waits until a grant of this agent has entered each lock. Returns whether that happened in
-    /// time.
+    /// Waits until a grant of this agent has entered each lock. Returns whether that happened in time.
     pub(crate) fn wait_for(&self, agent: &str, locks: &[String], limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         let mut records = self.shared.records.lock().unwrap_or_else(PoisonError::into_inner);

@@ -81,8 +81,7 @@ fn program(kind: Kind) -> Result<PathBuf> {
     find(program).ok_or_else(|| format!("no {program} (Debian package {package})").into())
 }
 
-/// A command that is killed when this process ends. If this process is root, it runs as the given
-/// user.
+/// A command that is killed when this process ends. If this process is root, it runs as the given user.
 fn owned_command(program: &Path, user: Option<&str>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]);
@@ -142,8 +141,7 @@ impl ServerProcess {
             command.envs(self.environment.iter().cloned());
             command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
             let mut child = command.spawn()?;
-            // If the process exits, the port or the files were still in use by its predecessor:
-            // retry.
+            // If the process exits, the port or the files were still in use by its predecessor: retry.
             while child.try_wait()?.is_none() {
                 if self.is_ready() {
                     self.child = Some(child);
@@ -204,8 +202,7 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // On SIGQUIT, PostgreSQL's processes end with their parent. On SIGKILL, they would leave
-        // shared memory behind.
+        // On SIGQUIT, PostgreSQL's processes end with their parent. On SIGKILL, they would leave shared memory behind.
         let postgres = matches!(self.ready, Ready::Postgres);
         let signal = if postgres { Signal::SIGQUIT } else { Signal::SIGKILL };
         let _ = self.end(signal);

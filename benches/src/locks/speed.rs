@@ -1,5 +1,4 @@
-//! Runs the workloads of all services in interleaved rounds, so that a disturbance affects all of
-//! them.
+//! Runs the workloads of all services in interleaved rounds, so that a disturbance affects all of them.
 
 use std::{collections::HashMap, fs, time::Duration};
 

@@ -34,8 +34,7 @@ pub(crate) fn run(service: &str, workload: &str, arguments: &Arguments) -> Resul
     let work = async {
         let outcome: Result<Value> = with_service!(service, dispatch(workload, arguments));
         println!("{}", outcome?);
-        // Waiting contenders are neither awaited nor dropped, because dropping them makes some clients
-        // send requests.
+        // Waiting contenders are neither awaited nor dropped, because dropping them makes some clients send requests.
         std::process::exit(0)
     };
     LocalSet::new().block_on(&runtime, work)
@@ -184,8 +183,7 @@ impl Queue {
         ticket
     }
 
-    /// Counts a grant with its latency, and the contenders that asked earlier and are still
-    /// waiting.
+    /// Counts a grant with its latency, and the contenders that asked earlier and are still waiting.
     fn granted(&self, ticket: u64, waited: Duration) {
         self.grants.set(self.grants.get() + 1);
         self.changed.notify_waiters();
@@ -359,8 +357,7 @@ async fn waiters<S: Service>(arguments: &Arguments) -> Result<Value> {
     }))
 }
 
-/// Measures the memory that servers use per held lock, including the parent node or row that it
-/// needs.
+/// Measures the memory that servers use per held lock, including the parent node or row that it needs.
 async fn memory<S: Service>(arguments: &Arguments) -> Result<Value> {
     let locks: usize = arguments.number("locks", 1000)?;
     let (pids, java) = (pids(arguments), arguments.flag("java"));

@@ -21,8 +21,7 @@ impl Entry {
         self.scheme == "digest" && !is_digest_id(&self.id)
     }
 
-    /// Whether the server replaces this entry by the identities of the connection, which must have
-    /// at least one.
+    /// Whether the server replaces this entry by the identities of the connection, which must have at least one.
     pub(super) fn is_of_the_connection(&self) -> bool {
         self.scheme == "auth"
     }

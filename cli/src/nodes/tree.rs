@@ -80,8 +80,7 @@ fn by_path(nodes: Vec<CachedNode>) -> Printed {
     nodes.into_iter().map(|node| (node.path().to_owned(), node)).collect()
 }
 
-/// The changes between two states of a tree: first deletions, children before parents; then the others, parents
-/// first.
+/// The changes between two states of a tree: first deletions, children before parents; then the others, parents first.
 fn differences<'a>(old: &'a Printed, new: &'a Printed) -> Vec<(&'static str, &'a CachedNode)> {
     let is_same = |one: &CachedNode, other: &CachedNode| one.stat().czxid == other.stat().czxid;
     let mut changes = Vec::new();

@@ -197,8 +197,7 @@ pub(crate) struct Delete {
     path: String,
 }
 
-/// The largest transaction, in bytes: far below the servers' default limit of 1,048,575 bytes
-/// (`jute.maxbuffer`).
+/// The largest transaction, in bytes: far below the servers' default limit of 1,048,575 bytes (`jute.maxbuffer`).
 const TRANSACTION_BYTES: usize = 500_000;
 /// The number of attempts to delete a tree that other clients change.
 const MAX_ATTEMPTS: u32 = 10;

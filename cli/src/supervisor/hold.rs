@@ -188,8 +188,7 @@ impl Hold<'_> {
         }
     }
 
-    /// Waits until the lock node has been seen and the delay is over. Returns how the run ended, if it
-    /// has.
+    /// Waits until the lock node has been seen and the delay is over. Returns how the run ended, if it has.
     async fn until_start(
         &self,
         signals: &mut Signals,

@@ -85,8 +85,7 @@ impl CommandArgs {
         runtime.block_on(connected(settings, body)).map_err(Failure::of_a_guard)
     }
 
-    /// Runs the command while `held` is held. `is_uncontended` means that no other client held it shortly
-    /// before.
+    /// Runs the command while `held` is held. `is_uncontended` means that no other client held it shortly before.
     pub(crate) async fn run_while_held(
         &self,
         subject: Subject,
@@ -160,8 +159,7 @@ async fn connected(
 }
 
 impl Session {
-    /// The time limit for the release and the close. It is short without a connection, since they cannot
-    /// succeed then.
+    /// The time limit for the release and the close. It is short without a connection, since they cannot succeed then.
     pub(crate) fn cleanup_timeout(&self) -> Duration {
         let connected = self.client.state().get().is_some_and(ConnectionState::is_connected);
         let limit = if connected { Duration::from_secs(5) } else { Duration::from_millis(100) };

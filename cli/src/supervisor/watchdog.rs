@@ -438,8 +438,7 @@ impl Supervisor {
         match request {
             Some(Request::Renew(schedule)) => self.schedule = schedule,
             Some(Request::End { kill_at }) => self.end(kill_at),
-            // `docent` has ended, so nothing keeps the session alive: it lasts until its deadline
-            // at most.
+            // `docent` has ended, so nothing keeps the session alive: it lasts until its deadline at most.
             None => self.end(self.schedule.kill_at),
         }
     }

@@ -18,8 +18,7 @@ pub(crate) use docent_tests::{
 };
 use tokio::process::{Child, Command};
 
-/// A command that runs the program without settings from the environment. The process is killed on
-/// drop.
+/// A command that runs the program without settings from the environment. The process is killed on drop.
 pub(crate) fn docent(connect: &str, arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = program(env!("CARGO_BIN_EXE_docent"));
     for name in [
@@ -49,9 +48,8 @@ pub(crate) fn docent(connect: &str, arguments: &[impl AsRef<OsStr>]) -> Command 
     command
 }
 
-/// A command that runs a program with the default action for SIGHUP, SIGINT and SIGQUIT. Tests that run under
-/// `nohup`, or in the background of a script, inherit these signals as ignored, and docent does not handle ignored
-/// signals.
+/// A command that runs a program with the default action for SIGHUP, SIGINT and SIGQUIT. Tests that run under `nohup`,
+/// or in the background of a script, inherit these signals as ignored, and docent does not handle ignored signals.
 pub(crate) fn program(name: &str) -> Command {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

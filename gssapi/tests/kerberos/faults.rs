@@ -152,8 +152,7 @@ in_realms! {
         }
     }
 
-    /// The KDC is slower than an attempt: the ticket arrives afterwards, and the next attempt uses
-    /// it.
+    /// The KDC is slower than an attempt: the ticket arrives afterwards, and the next attempt uses it.
     async fn a_kdc_that_is_slower_than_an_attempt_delays_the_login_only(place) {
         let relay = Relay::start().await;
         let realm = place.realm_behind(Some(relay.address));

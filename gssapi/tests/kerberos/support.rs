@@ -73,8 +73,7 @@ pub(crate) fn run(test: &str, cache: &str, body: impl AsyncFnOnce(Place)) {
     assert!(out.contains("1 passed"), "the process has run no test {name}:\n{out}");
 }
 
-/// Like `wait_with_output`, but keeps the process's standard input open, which is how it notices
-/// the end of its parent.
+/// Like `wait_with_output`, but keeps the process's standard input open, which is how it notices the end of its parent.
 fn wait(mut child: std::process::Child) -> std::process::Output {
     let _input = child.stdin.take();
     child.wait_with_output().unwrap()

@@ -329,8 +329,7 @@ mod tests {
         (server, InterProcessMutex::new(&client, "/lock").unwrap())
     }
 
-    /// Between the end of the last guard and the delete, an owner on another thread must not re-enter the
-    /// hold.
+    /// Between the end of the last guard and the delete, an owner on another thread must not re-enter the hold.
     #[tokio::test]
     async fn a_hold_that_is_being_released_is_not_entered_again() {
         let (_server, mutex) = mutex().await;

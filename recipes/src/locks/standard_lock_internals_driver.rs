@@ -158,8 +158,7 @@ mod tests {
         );
     }
 
-    /// The name is cut at the last occurrence, because a name chosen by a user may contain another
-    /// one.
+    /// The name is cut at the last occurrence, because a name chosen by a user may contain another one.
     #[test]
     fn the_last_occurrence_of_the_lock_name_counts() {
         assert_eq!(fix_for_sorting("lock-lock-0000000007", LOCK), "0000000007");

@@ -57,8 +57,7 @@ struct Undo<'a> {
     world: &'a World,
     number: usize,
     fault: &'a Fault,
-    /// The members that the fault involves: its target first, then the members on the target's side
-    /// of the cut.
+    /// The members that the fault involves: its target first, then the members on the target's side of the cut.
     members: Vec<usize>,
 }
 
@@ -128,8 +127,7 @@ impl Undo<'_> {
         self.world.peer(self.fault.client.unwrap_or(0))
     }
 
-    /// Starts a member and waits until it serves. After a full disk, the log of the last member may be
-    /// incomplete.
+    /// Starts a member and waits until it serves. After a full disk, the log of the last member may be incomplete.
     fn start_again(&self, member: usize) -> Result<()> {
         let world = self.world;
         if member + 1 < world.members.count() {
@@ -184,8 +182,7 @@ impl Undo<'_> {
         }
     }
 
-    /// The target and the members on its side, for the fault's description; empty for a fault
-    /// without a target.
+    /// The target and the members on its side, for the fault's description; empty for a fault without a target.
     fn member_names(&self) -> String {
         if self.fault.target.is_none() {
             return String::new();

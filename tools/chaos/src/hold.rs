@@ -94,8 +94,7 @@ impl<'a> Hold<'a> {
     pub(crate) fn keep(&mut self, until: u64, renews: bool) {
         while self.is_held() {
             if renews {
-                // The bound of a hold never goes back, but the client has none to report once it
-                // has lost the hold.
+                // The bound of a hold never goes back, but the client has none to report once it has lost the hold.
                 self.proven = self.proven.max(self.number("proven"));
             }
             if now() >= until || self.world.is_stopping() {

@@ -1,5 +1,4 @@
-//! Runs a real ensemble and real clients in a network that is really cut. docs/CHAOS.md describes
-//! it.
+//! Runs a real ensemble and real clients in a network that is really cut. docs/CHAOS.md describes it.
 //!
 //! `cargo xtask chaos` builds this program and passes its arguments on.
 
@@ -149,8 +148,7 @@ fn run(options: &Options) -> Result<ExitCode> {
     Ok(if judgement.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Checks that the process has the rights that a run needs. `cargo xtask chaos` checks for the
-/// installed programs.
+/// Checks that the process has the rights that a run needs. `cargo xtask chaos` checks for the installed programs.
 fn requirements() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err("needs root, for network namespaces: `sudo cargo xtask chaos`".into());
@@ -184,8 +182,7 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
         let name = format!("short-{}", number + 1);
         peers.push(stage.peer(CLIENTS.len() + number, name, workload::SHORT_LIVED, "")?);
     }
-    // The observer creates the nodes and reads them at the end. It has the last host, which no
-    // fault cuts off.
+    // The observer creates the nodes and reads them at the end. It has the last host, which no fault cuts off.
     let observer = stage.peer(hosts - 1, "observer".to_owned(), Library::Docent, "")?;
 
     let history = report.join("history.txt");

@@ -313,14 +313,12 @@ const PROPERTIES: [&str; 8] = [
     "-Xmx128m",
     "-Dzookeeper.extendedTypesEnabled=true",
     "-Dznode.container.checkIntervalMs=10000",
-    // A killed process loses nothing that it has handed to the kernel, so writes need not wait for
-    // the disk.
+    // A killed process loses nothing that it has handed to the kernel, so writes need not wait for the disk.
     "-Dzookeeper.forceSync=no",
     "-Dzookeeper.4lw.commands.whitelist=srvr",
     // An election waits this long for a member that is cut off.
     "-Dzookeeper.cnxTimeout=1000",
-    // A member without a leader repeats its vote at least every two seconds, instead of once a
-    // minute.
+    // A member without a leader repeats its vote at least every two seconds, instead of once a minute.
     "-Dzookeeper.fastleader.maxNotificationInterval=2000",
     // The number of kilobytes by which a log grows: few, so that a full disk is noticed soon.
     "-Dzookeeper.preAllocSize=64",

@@ -15,8 +15,7 @@ use xtask::{Java, Result, workspace::root};
 use crate::network::{Host, Network};
 use crate::{Signal, signal};
 
-/// The time limit of a command. The longest commands are acquires of a client that a fault has
-/// stopped.
+/// The time limit of a command. The longest commands are acquires of a client that a fault has stopped.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The library that a client uses.

@@ -4,8 +4,7 @@
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A generator for one part of a run. Its numbers do not change when another part of the run
-    /// draws more or fewer.
+    /// A generator for one part of a run. Its numbers do not change when another part of the run draws more or fewer.
     pub(crate) fn of_part(seed: u64, part: u64) -> Self {
         let mut random = Self(seed ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93));
         random.next();

@@ -301,8 +301,7 @@ pub(crate) fn live_for_one_hold(world: &World, peer: &Peer, mut random: Random) 
                 peer.kill();
                 hold.end(None, "killed");
             }
-            // Stopped for longer than its session lives; the client then reports whether it still
-            // holds the lock.
+            // Stopped for longer than its session lives; the client then reports whether it still holds the lock.
             _ => {
                 hold.keep(now() + random.between(10, 1_000) * MILLISECOND, false);
                 peer.signal(Signal::STOP);

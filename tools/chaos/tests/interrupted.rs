@@ -49,8 +49,7 @@ fn an_interrupted_run_leaves_nothing_behind() {
     }
 }
 
-/// Ends a run while its clients run, or while `ip`, which outlives the run, is about to create its first
-/// namespace.
+/// Ends a run while its clients run, or while `ip`, which outlives the run, is about to create its first namespace.
 fn interrupt(signal: Signal, is_within_ip: bool) {
     let files = TemporaryDirectory::new("interrupted").unwrap();
     let mut path = std::env::var("PATH").unwrap();
@@ -100,8 +99,7 @@ fn interrupt(signal: Signal, is_within_ip: bool) {
     let inodes: Vec<_> = entries(NAMESPACES, &name).iter().map(|path| inode(path)).collect();
     let process = Pid::from_child(&run);
     match signal {
-        // Like Ctrl-C, the signal goes to the process group of the terminal. The janitor is in
-        // another group.
+        // Like Ctrl-C, the signal goes to the process group of the terminal. The janitor is in another group.
         Signal::INT => kill_process_group(process, signal).unwrap(),
         _ => kill_process(process, signal).unwrap(),
     }

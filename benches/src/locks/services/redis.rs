@@ -19,8 +19,7 @@ const RELEASE: &str =
 const RENEW: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
                      return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0";
 
-/// RedLock subtracts this fraction of the time to live for clock drift, and so does this client: a
-/// hundredth.
+/// RedLock subtracts this fraction of the time to live for clock drift, and so does this client: a hundredth.
 const DRIFT: u32 = 100;
 
 /// A connection on which locks are keys set with `NX PX`.

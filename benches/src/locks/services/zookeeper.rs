@@ -21,8 +21,7 @@ pub(crate) struct Docent<K> {
 /// A kind of docent's locks.
 #[allow(async_fn_in_trait)]
 pub(crate) trait Kind: Default + 'static {
-    /// Whether acquiring a lock creates its node. A strict lock does so itself, to record the last
-    /// holder.
+    /// Whether acquiring a lock creates its node. A strict lock does so itself, to record the last holder.
     const MAKES_ITS_NODE: bool = false;
 
     async fn acquire(&self, client: &Client, path: &str) -> Result<LockGuard>;
