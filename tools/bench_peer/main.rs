@@ -1,6 +1,6 @@
-//! docent behind the command line that all measured clients share: `bench_peer HOST:PORT WORKLOAD N
-//! EXTRA` does N operations and prints one line of JSON. EXTRA is the number in flight of pipelined
-//! workloads; 0 stands for 1,000 for get-pipe and for 200 otherwise.
+//! docent behind the command line that all measured clients share: `bench_peer HOST:PORT WORKLOAD N EXTRA`
+//! does N operations and prints one line of JSON. EXTRA is the number in flight of pipelined workloads;
+//! 0 stands for 1,000 for get-pipe and for 200 otherwise.
 //!
 //! | workload | what |
 //! | --- | --- |

@@ -2,10 +2,11 @@
 //! caches, barriers, atomic numbers and service discovery on command. A test drives it, so that clients in different
 //! languages can use the same nodes and be compared on the wire.
 //!
-//! Standard input has a command `ID VERB ARGS...` on each line. Standard output has the replies `ID ok [RESULT]`, `ID
-//! false` (timed out) and `ID err KIND TEXT`, and at any time events `! ...`. The verbs of one object run in order,
-//! those of different objects concurrently. `cancel HANDLE` drops a running acquire of a lock; any other object it
-//! drops, even in the middle of a verb. `-` is an empty text. `command_line.rs` has the arguments and their defaults.
+//! Standard input has a command `ID VERB ARGS...` on each line. Standard output has the replies `ID ok [RESULT]`,
+//! `ID false` (timed out) and `ID err KIND TEXT`, and at any time events `! ...`. The verbs of one object run in order,
+//! those of different objects concurrently. `cancel HANDLE` drops the running acquire if the handle is that of a lock;
+//! any other object is dropped, even in the middle of a verb. `-` is an empty text. `command_line.rs` has the arguments
+//! and their defaults.
 //!
 //! Environment variables: `LOCK_PEER_DATA` is the default data of nodes, `LOCK_PEER_LOCK_DATA` the data of lock nodes;
 //! `LOCK_PEER_NAMESPACE` is the namespace of locks; `LOCK_PEER_CONNECTION_MS` is the connection timeout;

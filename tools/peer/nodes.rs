@@ -1,9 +1,9 @@
 //! Verbs for single nodes, without retries: plain, synced and fenced reads, and writes.
 //!
-//! `create PATH DATA`; `set PATH DATA VERSION` (`-1`: any), which replies `VERSION MZXID SESSION`; `get PATH`, `syncget
-//! PATH` and `fencedget PATH FENCE`, which reply `VERSION MZXID SESSION DATA`. A fenced read follows a write of the
-//! same session to the node FENCE, so it is linearizable. SESSION is `-` if the session has changed meanwhile. The
-//! error of a write is `ID err KIND OUTCOME TEXT`, with the OUTCOME `NotApplied` or `Unknown`.
+//! `create PATH DATA`; `set PATH DATA VERSION` (`-1`: any), which replies `VERSION MZXID SESSION`; `get PATH`,
+//! `syncget PATH` and `fencedget PATH FENCE`, which reply `VERSION MZXID SESSION DATA`. A fenced read follows a write
+//! of the same session to the node FENCE, so it is linearizable. SESSION is `-` if the session has changed meanwhile.
+//! The error of a write is `ID err KIND OUTCOME TEXT`, with the OUTCOME `NotApplied` or `Unknown`.
 
 use docent::{Client, CreateMode, Stat};
 

@@ -71,11 +71,10 @@ const fn fault(name: &'static str, services: fn(&Entry) -> bool) -> Fault {
     Fault { name, services, fsync: true }
 }
 
-/// The lease of all services. etcd grants no shorter one; ZooKeeper would grant one second with this tick time.
+/// The lease of all services. etcd grants no shorter one; ZooKeeper's shortest is one second here.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// The time limit of a contender: twice the time of a lease that was renewed at the fault, and of a wait
-/// for a second one.
+/// The time limit of a contender: twice the length of two leases, one renewed at the fault and one more to wait for.
 const LIMIT: Duration = Duration::from_secs(4 * LEASE.as_secs());
 
 /// Puts glibc's allocator in front of Redis's jemalloc, which reads the clock before libfaketime is ready.

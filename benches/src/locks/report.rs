@@ -5,8 +5,7 @@
 //! |---|---|
 //! | `measured` | the time and the machine of the measurement |
 //! | `version SERVER` | the version of the installed server |
-//! | `speed CELL.FIELD ...` | a row for each service, with the medians of these fields; see
-//! [`Values::speed`] |
+//! | `speed CELL.FIELD ...` | a row for each service: the medians of these fields, see [`Values::speed`] |
 //! | `faults FAULT` | a row for each service that the fault applies to |
 //! | `late`, `token`, `next` or `after`, of `FAULT SERVICE` | one value of such a row |
 //! | `cycle`, `waiting` or `overtakes`, of `SERVICE` | one value of its speed measurements |

@@ -27,8 +27,8 @@ pub(crate) struct Record {
     pub(crate) late: u64,
     /// Late writes that a check of tokens would have accepted.
     pub(crate) late_despite_token: u64,
-    /// Late writes whose holder asked its client after the other grant had entered, and was told that it still
-    /// held the lock.
+    /// Late writes whose holder had asked its client after the other grant entered. The answer was that it still held
+    /// the lock.
     pub(crate) wrong_answers: u64,
     /// Whether a grant has entered without a token.
     pub(crate) without_token: bool,

@@ -2,11 +2,12 @@
 //!
 //! | time | definition |
 //! |---|---|
-//! | deadline | end of the lease: one session timeout, less a margin, after the last request with a reply was *sent*.
-//! With `--strict`: the proven bound, one session timeout less 1 % after the last committed write was *sent* |
-//! | KILL | before the deadline by a tenth of the session timeout, at most 2 s: the time that killing may
-//! take |
+//! | deadline | the end of the session's lease, or with `--strict` the proven bound |
+//! | KILL | before the deadline by a tenth of the session timeout, at most 2 s: the time that killing may take |
 //! | TERM | before KILL by `--kill-after` (5 s) or 3/20 of the session timeout, whichever is shorter |
+//!
+//! A lease ends one session timeout, less a margin, after the last request with a reply was *sent*. The proven bound is
+//! one session timeout, less 1 %, after the last committed write was *sent*.
 //!
 //! Pings are at most a third of the session timeout apart, so at least half of the timeout is left while there is a
 //! connection.

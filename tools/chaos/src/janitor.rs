@@ -1,6 +1,6 @@
 //! Removes everything that a run has created, however the run ends.
 //!
-//! This is a second process of the same program, in its own process group, so that Ctrl-C does not reach it. Its
+//! The janitor is a second process of the same program, in its own process group, so that Ctrl-C does not reach it. Its
 //! standard input lists what was created. When the input ends, because the run is over, has panicked or was killed, the
 //! janitor kills the processes in the run's network namespaces and removes the namespaces, mounts and directories. It
 //! touches nothing else.
