@@ -13,8 +13,7 @@ use xtask::{
     workspace::{cargo, root},
 };
 
-/// The files whose rules must not change unnoticed: the codec, watches, requests, hosts, and the steps that grant a
-/// lock.
+/// The files whose rules must not change unnoticed: the codec, watches, requests, hosts, and how a lock is granted.
 const CORE: [&str; 23] = [
     "protocol/src/frame.rs",
     "protocol/src/jute/mod.rs",
