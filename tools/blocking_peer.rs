@@ -39,14 +39,15 @@ fn main() -> Result<()> {
     }
 }
 
-/// Prints the number of the clients' threads: none yet, one for each of two clients, and none after the last drop.
+/// Prints the number of the clients' threads: before the first client, with two clients, with only a guard of one
+/// of them, and after the last drop.
 fn count_threads(connect: &str) -> Result<()> {
     println!("threads {}", threads()?);
     let clients = [Client::connect(connect)?, Client::connect(connect)?];
     let guard = InterProcessMutex::new(&clients[0], "/threads")?.acquire()?;
     println!("threads {}", threads()?);
     drop(clients);
-    // The guard still needs its client; the session of the other one is closed.
+    // The guard keeps its client alive; the session of the other client is closed.
     while threads()? != 1 {
         std::thread::yield_now();
     }
@@ -62,7 +63,7 @@ fn count_threads(connect: &str) -> Result<()> {
 fn threads() -> Result<usize> {
     let mut count = 0;
     for thread in fs::read_dir("/proc/self/task")? {
-        // It may have ended meanwhile.
+        // The thread may have ended since it was listed.
         let name = fs::read_to_string(thread?.path().join("comm")).unwrap_or_default();
         count += usize::from(name.trim_end() == "docent");
     }

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `fill FROM TO CHILDREN` | creates `/cache`, the children of these numbers, and theirs, with 100 bytes each |
 //! | `write PARENTS CHILDREN N` | N setData of 100 bytes, many in flight, one grandchild after the other |
-//! | `cache` | replies to the lines `memory`, `start` and `events` of standard input: bytes, nodes after the load, events |
+//! | `cache` | replies to lines `memory`, `start` and `events` of standard input: bytes, nodes after the load, events |
 
 use std::{
     collections::VecDeque,
@@ -139,7 +139,7 @@ async fn cache(client: &Client) -> Outcome<()> {
     Ok(())
 }
 
-/// The resident memory of this process in bytes, from Linux, with what its allocator keeps.
+/// The resident memory of this process in bytes, as Linux reports it. It includes what the allocator keeps.
 fn resident_bytes() -> Outcome<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

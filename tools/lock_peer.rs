@@ -1,5 +1,5 @@
-//! A client that locks on command: `lock_peer CONNECT [SESSION_MS [RETRIES]]`. `peer/mod.rs` has the rest, `peer/locks.rs` the
-//! verbs, and `peer/nodes.rs` those of single nodes.
+//! A client that locks on command: `lock_peer CONNECT [SESSION_MS [RETRIES]]`. `peer/mod.rs` describes the protocol,
+//! `peer/locks.rs` the verbs, and `peer/nodes.rs` those of single nodes.
 
 mod peer;
 

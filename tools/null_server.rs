@@ -1,12 +1,12 @@
-//! A server that answers everything at once with canned bytes, so that the cost of a client can be measured:
+//! A server that replies at once with canned bytes, so that the cost of a client can be measured:
 //! `null_server [ADDR]`, by default on a free port of loopback; it prints `listening on ADDR` first.
 //!
-//! It keeps only the state that the measured workloads need: which one-shot data watches a connection has, and
-//! which sequential nodes it made, so that a lock recipe finds its own. Every path exists. A delete of
+//! It keeps only the state that the measured workloads need: the one-shot data watches of a connection, and
+//! the sequential nodes that it created, so that a lock recipe finds its own. Every path exists. A delete of
 //! `/bench/drop-connection` drops the connection instead.
 //!
-//! One thread a connection, blocking: all requests of one read are answered by one write. Standard library
-//! and the codec only.
+//! It has a blocking thread for each connection and replies to all requests of one read with one write. It
+//! uses only the standard library and the codec.
 
 use std::{
     collections::HashSet,
@@ -37,11 +37,11 @@ const KIDS: &[u8] = b"/bench/kids";
 const DROP_CONNECTION: &[u8] = b"/bench/drop-connection";
 const EPHEMERAL: i32 = 1;
 const SEQUENTIAL: i32 = 2;
-/// The id of new sessions.
+/// The ID that every new session has.
 const SESSION: i64 = 0x1234;
-/// The size of a read in bytes: more than a thousand requests.
+/// The size of a read in bytes. More than a thousand requests fit.
 const READ_SIZE: usize = 256 * 1024;
-/// The place of the xid in a frame, behind the length.
+/// The position of the xid in a frame, after the length.
 const XID: std::ops::Range<usize> = frame::LENGTH_SIZE..frame::LENGTH_SIZE + 4;
 
 const ZXID: i64 = 1;
@@ -68,13 +68,13 @@ fn main() -> io::Result<()> {
         loop {
             let (stream, _) = listener.accept()?;
             let canned = &canned;
-            // The error of a connection is dropped: the client reports it.
+            // The error of a connection is ignored: the client reports it.
             scope.spawn(move || drop(Connection::new(canned).serve(stream)));
         }
     })
 }
 
-/// Replies that are always the same but for their xid.
+/// Replies that differ only in their xid.
 struct Canned {
     data: Vec<u8>,
     stat: Vec<u8>,
@@ -105,7 +105,7 @@ fn reply(body: &impl Encode) -> Vec<u8> {
 }
 
 fn put(out: &mut Vec<u8>, header: &ReplyHeader, body: &impl Encode) {
-    // A reply of any size: this server has no limit.
+    // This server does not limit the size of a reply.
     let _ = frame::put(out, i32::MAX as usize, |out| {
         header.encode(out);
         body.encode(out);
@@ -125,7 +125,7 @@ struct Connection<'a> {
     canned: &'a Canned,
     out: Vec<u8>,
     watched: HashSet<Vec<u8>>,
-    /// Paths of the sequential nodes that this connection made, in their order.
+    /// Paths of the sequential nodes that this connection created, in order.
     sequential: Vec<String>,
     created: u64,
     session: i64,
@@ -149,7 +149,7 @@ impl<'a> Connection<'a> {
 
     fn serve(mut self, mut stream: TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
-        // Ends the wait for a client that has vanished.
+        // Ends the thread of a client that has vanished.
         stream.set_read_timeout(Some(Duration::from_secs(600)))?;
         let mut input = vec![0; READ_SIZE];
         let mut filled = 0;
@@ -232,7 +232,7 @@ impl<'a> Connection<'a> {
                 self.closing = true;
                 put_canned(&mut self.out, &canned.empty, xid);
             }
-            // Pings, credentials, setWatches, and operations that are not measured.
+            // Pings, credentials, setWatches, and other operations that are not measured.
             _ => put_canned(&mut self.out, &canned.empty, xid),
         }
         Ok(())
@@ -245,7 +245,7 @@ impl<'a> Connection<'a> {
             time_out: request.time_out,
             session_id: self.session,
             passwd: Some(&[1; PASSWORD_SIZE]),
-            // Some clients wait for the byte when they have sent one.
+            // A client that has sent the byte expects it in the response too.
             read_only: request.read_only.map(|_| false),
         };
         let _ = frame::put_record(&mut self.out, frame::DEFAULT_LIMIT, &response);
@@ -261,7 +261,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// An event, ahead of the reply that caused it, as a server's.
+    /// Sends an event ahead of the reply to the request that caused it, as ZooKeeper does.
     fn fire(&mut self, path: &Text<'_>, event_type: EventType) {
         if self.watched.is_empty() || !self.watched.remove(path.as_bytes()) {
             return;
@@ -305,7 +305,7 @@ impl<'a> Connection<'a> {
         if op == OpCode::Create {
             self.put(xid, &PathReply { path });
         } else {
-            // A lock recipe checks the owner of its node.
+            // A lock recipe checks that its session owns the node.
             let ephemeral_owner = if request.flags & EPHEMERAL != 0 { self.session } else { 0 };
             self.put(xid, &Create2Reply { path, stat: Stat { ephemeral_owner, ..STAT } });
         }

@@ -1,5 +1,5 @@
-//! The floor: the cost of the measured workloads without a client. A blocking socket, one buffer each way, the
-//! codec, and a copy of the bytes that a caller would receive. The command line is that of `bench_peer`.
+//! The lower bound: the cost of the measured workloads without a client. It has a blocking socket, one buffer in each
+//! direction, the codec, and a copy of the bytes that a caller would receive. The command line is that of `bench_peer`.
 
 #[allow(dead_code, reason = "bench_peer uses all of it")]
 #[path = "bench_peer/measure.rs"]
@@ -29,7 +29,7 @@ const LIMIT: usize = 64 * 1024 * 1024;
 struct Raw {
     stream: TcpStream,
     input: Vec<u8>,
-    /// What of `input` was read and not taken.
+    /// The part of `input` that has been read from the socket but not yet consumed.
     filled: std::ops::Range<usize>,
     output: Vec<u8>,
     xid: i32,
@@ -72,7 +72,7 @@ impl Raw {
         }
     }
 
-    /// Hands the next frame's payload to `take`, reading as little as it can.
+    /// Passes the payload of the next frame to `take`. Reads from the socket only if no complete frame is buffered.
     fn next<R>(&mut self, take: impl FnOnce(&[u8]) -> R) -> R {
         loop {
             let rest = self.input.get(self.filled.clone()).unwrap_or_default();
@@ -93,7 +93,7 @@ impl Raw {
     }
 }
 
-/// The data of a getData reply, copied.
+/// A copy of the data in a getData reply.
 fn data(payload: &[u8]) -> Vec<u8> {
     let mut reader = Reader::new(payload);
     let header = must(ReplyHeader::decode(&mut reader));
@@ -134,7 +134,7 @@ fn main() {
             let mut list = |timed: Option<&mut Timed>| {
                 let from = Instant::now();
                 raw.queue(OpCode::GetChildren, "/bench/kids");
-                // Copied, and no name looked at.
+                // Only copied: no name is read.
                 black_box(raw.next(<[u8]>::to_vec));
                 if let Some(timed) = timed {
                     timed.ended(from);

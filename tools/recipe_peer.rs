@@ -1,5 +1,5 @@
-//! A client that runs every other recipe on command: `recipe_peer CONNECT [SESSION_MS [RETRIES [FLAGS | SLEEP_MS [POLICY]]]]`.
-//! `peer/mod.rs` has the rest.
+//! A client that runs every other recipe on command:
+//! `recipe_peer CONNECT [SESSION_MS [RETRIES [FLAGS | SLEEP_MS [POLICY]]]]`. `peer/mod.rs` describes the protocol.
 
 mod peer;
 

@@ -1,4 +1,4 @@
-//! `bench cache`: docent's cache and Curator's, on the same server and the same tree.
+//! `bench cache`: docent's cache and Curator's, with the same server and the same tree.
 
 use std::{
     path::Path,
@@ -17,7 +17,7 @@ use crate::{
     statistics::{cpu_seconds, median, resident_bytes},
 };
 
-/// The longest time of a step.
+/// The time limit of a step.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// The number of children of each child of the root.
@@ -25,15 +25,15 @@ const CHILDREN: usize = 999;
 
 /// The sizes of a run.
 struct Size {
-    /// The numbers of the root's children: for both, and for docent alone. Curator's cache before 5.6 does not load more
-    /// than 65,535 nodes (CURATOR-690).
+    /// The number of the root's children in the tree for both clients, and in the tree for docent alone. Before 5.6,
+    /// Curator's cache loads no more than 65,535 nodes (CURATOR-690).
     parents: [usize; 2],
     writes: usize,
     idle: Duration,
     rounds: usize,
 }
 
-/// What is measured, a column each, and the index of its tree.
+/// The columns: the measured cache and the index of its tree.
 const COLUMNS: [(&str, usize); 3] = [("docent", 0), ("Curator", 0), ("docent", 1)];
 
 /// The rows.
@@ -91,7 +91,7 @@ pub(crate) fn run(quick: bool) -> Result<()> {
                     command
                 } else {
                     let mut command = java.command(&classes)?;
-                    // The last of two options counts: not the settings of short-lived small programs.
+                    // The last of two such options counts. These replace the settings for small, short-lived programs.
                     command.args(["-XX:TieredStopAtLevel=4", "-Xmx2g", "CacheBench"]);
                     command.arg(proxy.address());
                     command
@@ -178,13 +178,13 @@ fn seconds(from: Option<Instant>, to: Option<Instant>) -> f64 {
     from.zip(to).map_or(0.0, |(from, to)| to.saturating_duration_since(from).as_secs_f64())
 }
 
-/// Sends a command, and returns the number behind the word that the reply begins with.
+/// Sends a command. Returns the number that follows `word` in the reply.
 fn ask(process: &mut Process, command: &str, word: &str) -> Result<f64> {
     process.send(command)?;
     Ok(process.expect(word)?.parse()?)
 }
 
-/// The table: the median of each measurement.
+/// The table with the median of each measurement.
 fn text(size: &Size, columns: &[Vec<Round>; 3]) -> String {
     let head = COLUMNS.map(|(name, tree)| {
         let nodes = size.parents.get(tree).map(|parents| nodes(*parents) as f64);

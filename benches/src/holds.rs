@@ -1,4 +1,4 @@
-//! `bench holds`: the cost of a proven hold beside a plain one.
+//! `bench holds`: the cost of a proven hold compared with a plain one.
 
 use std::{path::Path, process::Command, thread, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     proxy::Proxy,
 };
 
-/// The columns: a name, a handle of `lock_peer`, and its `LOCK_PEER_OPTIONS`.
+/// The columns: the name, the handle of `lock_peer`, and the value of `LOCK_PEER_OPTIONS`.
 const COLUMNS: [(&str, &str, &str); 4] = [
     ("mutex", "mutex:/holds/plain", ""),
     ("renewed, by a reconnect", "renewed:/holds/reconnect", ""),
@@ -110,7 +110,7 @@ fn cpu_ns(peer: &mut Process) -> Result<f64> {
     Ok(ask(peer, "cpu")?.parse()?)
 }
 
-/// Sends a command, and returns what follows `ok`.
+/// Sends a command. Returns the text that follows `ok` in the reply.
 fn ask(peer: &mut Process, command: &str) -> Result<String> {
     peer.send(&format!("1 {command}"))?;
     loop {

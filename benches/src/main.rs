@@ -28,7 +28,7 @@ usage: cargo xtask bench [--quick]          docent and other clients
        cargo xtask bench-locks report       the report alone
        cargo xtask bench-locks --fault NAME --service SERVICE [--rounds N] [--parallel N] [--fsync on|off] [--save]";
 
-/// Options without a value, and those with one, which are mostly for the locks.
+/// Options without a value, and options with one, most of which are for the locks.
 const FLAGS: [&str; 3] = ["quick", "java", "save"];
 const OPTIONS: [&str; 16] = [
     "addresses",
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds examples of docent as releases, and returns their directory.
+/// Builds examples of docent in release mode. Returns their directory.
 fn examples(names: &[&str]) -> Result<PathBuf> {
     let names: Vec<_> = names.iter().flat_map(|name| ["--example", name]).collect();
     build(&[&["--release"], names.as_slice()].concat())?;

@@ -1,10 +1,10 @@
-//! Tables of a document, and their numbers.
+//! Tables in the documents, and the numbers in them.
 
 use std::fs;
 
 use xtask::{Result, workspace::root};
 
-/// A number with at least three significant digits and thousands separated; `-` without one.
+/// A number with at least three significant digits and separated thousands; `-` for `None`.
 pub(crate) fn number(value: Option<f64>) -> String {
     let Some(value) = value else { return "-".into() };
     let digits = match value.abs() {
@@ -25,7 +25,7 @@ pub(crate) fn number(value: Option<f64>) -> String {
     rest.map_or_else(|| grouped.clone(), |rest| format!("{grouped}.{rest}"))
 }
 
-/// A table. The first `names` columns are words, the others numbers; a row may be shorter than the head.
+/// A table. The first `names` columns have words, the others numbers. A row may be shorter than the head.
 pub(crate) fn table<Row: AsRef<[String]>>(
     head: &[&str],
     names: usize,
@@ -43,7 +43,7 @@ pub(crate) fn table<Row: AsRef<[String]>>(
     format!("{}|{words}{numbers}\n{rows}", line(&head))
 }
 
-/// Replaces what an earlier run has written into docs/BENCHMARKS.md, between the marks of this name.
+/// Replaces the text that an earlier run wrote between the marks of this name in docs/BENCHMARKS.md.
 pub(crate) fn write_measured(name: &str, measured: &str) -> Result<()> {
     let file = root().join("docs/BENCHMARKS.md");
     let old = fs::read_to_string(&file)?;

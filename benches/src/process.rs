@@ -42,7 +42,7 @@ impl Process {
         Ok(line.trim_end().to_owned())
     }
 
-    /// Reads a line that begins with `word`, and returns the rest of it.
+    /// Reads a line, which must begin with `word`, and returns the rest of it.
     pub(crate) fn expect(&mut self, word: &str) -> Result<String> {
         let line = self.line()?;
         let rest = line.strip_prefix(word).ok_or_else(|| format!("{line:?} instead of {word}"))?;
@@ -57,7 +57,7 @@ impl Drop for Process {
     }
 }
 
-/// Runs a process that prints one line of JSON, which it must do within the limit.
+/// Runs a process that must print one line of JSON within the time limit.
 pub(crate) fn json(command: &mut Command, limit: Duration) -> Result<Value> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let deadline = Instant::now() + limit;

@@ -1,4 +1,4 @@
-//! A TCP proxy that counts what passes, and cuts connections, stands still, or loses a reply.
+//! A TCP proxy that counts traffic, and can cut connections, stall, or lose a reply.
 
 use std::{
     io::{Read as _, Write as _},
@@ -13,37 +13,38 @@ use std::{
 
 use xtask::Result;
 
-/// Longer frames are text or another protocol.
+/// A longer frame is in fact text or another protocol.
 const MAX_FRAME: u32 = 256 << 20;
 
-/// How long no frame passes before an exchange counts as complete.
+/// An exchange is complete when no frame has passed for this time.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// What has passed since the last [`Proxy::reset`]. Frames are those of ZooKeeper.
+/// The traffic since the last [`Proxy::reset`]. Frames are those of ZooKeeper's protocol.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
-    /// Bytes from clients that follow bytes from the server, or begin a connection: requests, or one write of several.
+    /// The number of times that a client sent bytes after the server did, or first on its connection. A flight may be
+    /// several requests.
     pub(crate) flights: u64,
-    /// Of both directions.
+    /// In both directions.
     pub(crate) bytes: u64,
-    /// Of both directions, with handshakes and pings.
+    /// In both directions, including handshakes and pings.
     pub(crate) frames: u64,
-    /// The requests of callers: neither handshakes nor pings.
+    /// Requests that callers have made, without handshakes and pings.
     pub(crate) requests: u64,
     pub(crate) most_in_flight: u64,
     in_flight: u64,
-    /// Those that clients have opened.
+    /// Connections that clients have opened.
     pub(crate) connections: u64,
-    /// Those among them that were for a session.
+    /// Handshakes that clients have sent on these connections.
     pub(crate) handshakes: u64,
-    /// When the last frame passed that is no ping.
+    /// The time of the last frame that was not a ping.
     pub(crate) last: Option<Instant>,
-    /// When the last handshake was answered.
+    /// The time of the last reply to a handshake.
     pub(crate) connected: Option<Instant>,
 }
 
 impl Counts {
-    /// Counts a frame by its first number, the xid of all but handshakes.
+    /// Counts a frame by its first number, which is the xid except in handshakes.
     fn frame(&mut self, xid: i32, is_handshake: bool, from_client: bool) {
         const PING: i32 = -2;
         let now = Instant::now();
@@ -76,7 +77,7 @@ pub(crate) struct Proxy {
 struct Shared {
     counts: Mutex<Counts>,
     sockets: Mutex<Vec<TcpStream>>,
-    /// Each connection that is older than this epoch loses its next reply.
+    /// A connection opened before this epoch loses its next reply.
     epoch: AtomicU64,
     stalled: AtomicBool,
 }
@@ -104,7 +105,7 @@ impl Proxy {
         let server = server.to_owned();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                // Without a server the client's connection is closed.
+                // If the server is not reachable, the client's connection is closed.
                 if let Ok(server) = TcpStream::connect(&server) {
                     let _ = connect(&shared, client, server);
                 }
@@ -121,7 +122,7 @@ impl Proxy {
         *self.shared.counts()
     }
 
-    /// Begins to count anew.
+    /// Resets the counts. Requests in flight remain counted as such.
     pub(crate) fn reset(&self) {
         let mut counts = self.shared.counts();
         *counts = Counts { in_flight: counts.in_flight, ..Counts::default() };
@@ -130,12 +131,12 @@ impl Proxy {
     /// Closes all connections.
     pub(crate) fn cut(&self) {
         for socket in self.shared.sockets().drain(..) {
-            // It may be closed already.
+            // The connection may be closed already.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
-    /// Each existing connection that sends a request from now on is cut in place of the reply to it.
+    /// Makes each existing connection lose the reply to its next request: the connection is cut instead.
     #[cfg(feature = "locks")]
     pub(crate) fn lose_next_replies(&self) {
         self.shared.epoch.fetch_add(1, SeqCst);
@@ -147,7 +148,7 @@ impl Proxy {
         self.shared.stalled.store(true, SeqCst);
     }
 
-    /// Waits until at least one request was answered, none is in flight, and nothing happens any more.
+    /// Waits until at least one request has a reply, none is in flight, and no frame passes any more.
     pub(crate) fn wait_until_quiet(&self, limit: Duration) -> Result<Counts> {
         let deadline = Instant::now() + limit;
         loop {
@@ -170,7 +171,7 @@ struct Connection {
     born: u64,
     /// Whether the last bytes came from the client.
     asked: AtomicBool,
-    /// Whether the client has sent something since the replies were to be lost.
+    /// Whether the client has sent a request whose reply is to be lost.
     doomed: AtomicBool,
 }
 
@@ -232,12 +233,12 @@ fn forward(
     let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
 }
 
-/// Finds the frames of one direction.
+/// Finds the frames in the bytes of one direction.
 #[derive(Default)]
 struct Frames {
-    /// The beginning of a frame: its length and its first number.
+    /// The beginning of a frame: its length and its first number, as far as they have arrived.
     head: Vec<u8>,
-    /// The rest of a frame whose beginning has passed.
+    /// The number of bytes that are left of a frame whose beginning has passed.
     skip: usize,
     /// The first frame of a direction belongs to the handshake.
     is_past_handshake: bool,
@@ -254,7 +255,7 @@ impl Frames {
             if let [l0, l1, l2, l3, x0, x1, x2, x3] = self.head[..] {
                 let length = u32::from_be_bytes([l0, l1, l2, l3]);
                 if length > MAX_FRAME {
-                    // Not frames but the reply to a four-letter word.
+                    // Not a frame, but the reply to a four letter word.
                     self.skip = usize::MAX;
                 } else {
                     on_frame(i32::from_be_bytes([x0, x1, x2, x3]), !self.is_past_handshake);

@@ -1,4 +1,4 @@
-//! Quantiles of measured values, and what Linux and Java say about processes.
+//! Quantiles of measured values, and the resources that processes use according to Linux and Java.
 
 use std::{fs, process::Command, time::Duration};
 
@@ -17,20 +17,20 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     quantile(&sorted, 0.5)
 }
 
-/// The unit of CPU time in /proc on Linux, whatever the kernel's own tick: USER_HZ.
+/// The unit of CPU time in Linux's /proc, USER_HZ, which does not depend on the tick of the kernel.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Process, parent, and CPU ticks of itself and of its ended children, from the text of /proc/PID/stat.
+/// Parses /proc/PID/stat. Returns the process, its parent, and the CPU ticks of the process and its ended children.
 fn parse_stat(text: &str) -> Option<(u32, u32, u64)> {
     let (process, rest) = text.split_once(' ')?;
-    // The name is in parentheses, and may contain any character.
+    // The name of the program is in parentheses, and may contain any character.
     let fields: Vec<_> = rest.rsplit_once(") ")?.1.split(' ').collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
     let ticks = number(11)? + number(12)? + number(13)? + number(14)?;
     Some((process.parse().ok()?, fields.get(1)?.parse().ok()?, ticks))
 }
 
-/// The given processes and all their descendants, with their ticks.
+/// The given processes and all their descendants, with their CPU ticks.
 pub(crate) fn tree(roots: &[u32]) -> Vec<(u32, u64)> {
     let mut all = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -47,7 +47,7 @@ pub(crate) fn tree(roots: &[u32]) -> Vec<(u32, u64)> {
     all.into_iter().filter(|process| found.contains(&process.0)).map(|(id, _, t)| (id, t)).collect()
 }
 
-/// The CPU seconds of processes and their descendants, ended ones included.
+/// The CPU seconds of processes and their descendants, including those that have ended.
 pub(crate) fn cpu_seconds(roots: &[u32]) -> f64 {
     tree(roots).iter().map(|process| process.1 as f64).sum::<f64>() / TICKS_PER_SECOND
 }
@@ -64,7 +64,7 @@ pub(crate) fn kilobytes(text: &str, name: &str) -> Option<f64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<f64>().ok()? * 1024.0)
 }
 
-/// Every fifth percentile of durations, in microseconds, with the 99th in place of the last but one.
+/// Every fifth percentile of the durations, in microseconds, followed by the 99th.
 pub(crate) fn distribution(durations: &mut [Duration]) -> Vec<f64> {
     durations.sort();
     let sorted: Vec<_> = durations.iter().map(|time| time.as_secs_f64() * 1e6).collect();
@@ -74,7 +74,7 @@ pub(crate) fn distribution(durations: &mut [Duration]) -> Vec<f64> {
         .collect()
 }
 
-/// The memory of servers: the used heap after a collection for Java, the resident and unshared memory of others.
+/// The memory of servers: for Java the used heap after a garbage collection, for others the proportional set size.
 pub(crate) fn memory(roots: &[u32], java: bool) -> Result<f64> {
     if java {
         let mut used = 0.0;
@@ -90,7 +90,7 @@ pub(crate) fn memory(roots: &[u32], java: bool) -> Result<f64> {
     let mut bytes = 0.0;
     for (process, _) in tree(roots) {
         let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
-        // The proportional size counts a shared page once for all the processes that map it.
+        // The proportional set size divides a shared page among the processes that map it.
         bytes += kilobytes(&text, "Pss:").unwrap_or(0.0);
     }
     Ok(bytes)

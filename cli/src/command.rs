@@ -11,7 +11,7 @@ use crate::{
     finish, no_runtime, runtime,
 };
 
-// A command with the connection options. A doc comment would be the description of each command.
+// A command with the connection options. A doc comment here would become the description of each command.
 #[derive(Args)]
 pub(crate) struct Connected<C: Args> {
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(crate) fn run<C: Command + Args>(name: &str, connected: Connected<C>) -> Exi
     finish(name, runtime().map_err(no_runtime).and_then(|runtime| runtime.block_on(run)))
 }
 
-/// The reason of a missing node, if that is the chroot.
+/// The failure to report for a missing node, if the chroot itself is missing.
 pub(crate) async fn missing_chroot(client: &Client) -> Option<Failure> {
     let chroot = client.chroot()?;
     let root = client.exists("/").await.ok()?;

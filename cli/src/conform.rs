@@ -12,8 +12,8 @@ use crate::{
 
 /// Test whether servers speak ZooKeeper's protocol as ZooKeeper does
 ///
-/// Each case sends frames and compares what comes with what a ZooKeeper of the same version sends. Everything happens below one
-/// new node, which is deleted in the end.
+/// Each case sends frames and compares what comes with what a ZooKeeper of the same version sends. Everything happens
+/// below one new node, which is deleted in the end.
 #[derive(Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Conform {
@@ -80,7 +80,7 @@ fn parent(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A report that is asked for.
+/// A requested report.
 struct Output<'a> {
     format: Format,
     file: &'a str,
@@ -160,7 +160,7 @@ impl Conform {
         outputs.collect()
     }
 
-    /// The reports of other runs.
+    /// Reads the reports of other runs.
     fn others(&self) -> Result<Vec<Vec<Verdict>>, Failure> {
         let read = |file: &PathBuf| {
             let refuse =

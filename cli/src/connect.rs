@@ -13,13 +13,13 @@ use crate::{
 };
 
 const DEFAULT_CONNECT: &str = "127.0.0.1:2181";
-/// Short: after the death of a lock holder, the waiters wait this long.
+/// Short, because waiters wait this long after a lock holder dies.
 const DEFAULT_SESSION_TIMEOUT: Duration = Duration::from_secs(15);
 /// Short, because commands are often run by hand.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-// The connection options. An option overrides its variable, which overrides the file. A doc comment would be the description
-// of each command.
+// The connection options. An option overrides its variable, which overrides the file. A doc comment here would become
+// the description of each command.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ServerArgs {
@@ -99,8 +99,8 @@ impl ServerArgs {
         self.settings_for(false)
     }
 
-    /// As [`settings`](Self::settings), for a command that guards another one. There are no default servers: with the
-    /// wrong ones, it would guard nothing. It waits for as long as its lock does.
+    /// Like [`settings`](Self::settings), for a command that guards another one. There are no default servers,
+    /// because with the wrong servers it would guard nothing. Its requests wait for as long as its lock does.
     #[cfg(unix)]
     pub(crate) fn settings_of_a_guard(&self) -> Result<Settings, Failure> {
         self.settings_for(true)
@@ -185,7 +185,6 @@ impl ServerArgs {
         file::user(text).map(Some).ok_or_else(invalid)
     }
 
-    /// Connects.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
         self.settings()?.connect().await
     }
@@ -201,7 +200,8 @@ impl ServerArgs {
             || file.tls.cert.is_some())
     }
 
-    /// An empty value is that of an unset variable of a script, whose servers or credentials would be missing silently.
+    /// Refuses empty values: they come from unset variables of scripts, and would silently leave out servers or
+    /// credentials.
     fn refuse_empty(&self) -> Result<(), Failure> {
         let is_empty =
             |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str().is_empty());
@@ -275,7 +275,7 @@ fn tls(tls: &Tls) -> Result<Option<docent::tls::Tls>, Failure> {
     }
     let mut options = TlsOptions::new();
     if let Some(ca) = &tls.ca {
-        // A long command reads renewed files again. The first read reports a missing one as such.
+        // A long-running command reads renewed files again. This first read reports a missing file as such.
         file::read(ca)?;
         options = options.with_roots_file(ca);
     }
@@ -306,7 +306,6 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Connects.
     pub(crate) async fn connect(self) -> Result<Client, Failure> {
         Ok(self.config.connect().await?)
     }

@@ -78,7 +78,7 @@ Example:
 /// The maximum length of an input line in bytes: the longest frame, with a separator after each byte.
 const MAX_LINE_LENGTH: u64 = 3 * (DEFAULT_FRAME_LIMIT as u64 + 4) + 64;
 
-/// The maximum number of tshark streams whose state is kept; a new one displaces another.
+/// The maximum number of tshark streams whose state is kept. Beyond it, a new stream displaces another one.
 const MAX_STREAMS: usize = 1024;
 
 impl Decode {
@@ -164,7 +164,7 @@ struct Decoder<'a> {
     diagnostics: &'a mut dyn Write,
     /// The connection of lines without a stream number.
     connection: Dissector,
-    /// The connections of tshark's streams, each with the number of its last line.
+    /// The connections of tshark's streams, each with the number of its last input line.
     streams: BTreeMap<u64, (usize, Dissector)>,
     /// The streams whose state is no longer kept.
     displaced: BTreeSet<u64>,
@@ -276,7 +276,8 @@ impl Decoder<'_> {
         )))
     }
 
-    /// Makes room for a stream: displaces the one that was silent for longest, between two frames if there is such a one.
+    /// Makes room for a stream: displaces the one that has been silent for longest, if possible one that is between two
+    /// frames.
     fn displace_for(&mut self, stream: u64) -> Result<(), DecodeFailure> {
         if self.streams.len() < MAX_STREAMS || self.streams.contains_key(&stream) {
             return Ok(());

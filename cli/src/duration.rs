@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// The longest duration, 114 years: no sum of a few of them overflows.
+/// The longest duration, 114 years. The sum of a few of them does not overflow.
 const MAX: Duration = Duration::from_secs(1_000_000 * 3600);
 
 /// Parses a duration.

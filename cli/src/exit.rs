@@ -57,7 +57,7 @@ Exit codes:
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
-    /// The code is an option's value.
+    /// Whether the code is the value of an option.
     is_chosen: bool,
     text: String,
 }
@@ -70,7 +70,7 @@ impl Failure {
         Self { code, is_chosen: false, text: text.to_string() }
     }
 
-    /// With the exit code that an option asks for.
+    /// An error with an exit code that is the value of an option.
     pub(crate) fn with_chosen_code(code: u8, text: impl fmt::Display) -> Self {
         Self { is_chosen: true, ..Self::new(code, text) }
     }
@@ -89,13 +89,14 @@ impl Failure {
         Self::usage(format_args!("the chroot {chroot} does not exist; {CHROOT_ADVICE}"))
     }
 
-    /// As a failure of a command that guards another one: its exit code cannot be taken for that of the other.
+    /// Converts this to a failure of a command that guards another one, so that its exit code is not taken for
+    /// that command's.
     pub(crate) fn of_a_guard(self) -> Self {
         let is_ambiguous = self.code == NO_NODE && !self.is_chosen;
         Self { code: if is_ambiguous { SOFTWARE } else { self.code }, ..self }
     }
 
-    /// Whether no message is printed, because the reader of the output has closed it.
+    /// Whether no message is printed, because the output was closed by its reader.
     pub(crate) const fn is_silent(&self) -> bool {
         self.text.is_empty()
     }
@@ -147,7 +148,7 @@ fn advice(error: &docent::Error) -> &'static str {
     let detail = error.detail().unwrap_or_default();
     let is_about_sasl = detail.contains("SASL");
     match error.kind() {
-        // The text has the remedy.
+        // The text already contains the remedy.
         _ if detail.contains("X.509 version 1") => "",
         _ if error.is_tls_mismatch() && detail.contains("without TLS") => {
             "; connect with --tls-ca FILE (or DOCENT_TLS_CA)"
@@ -208,7 +209,7 @@ impl From<docent::Error> for Failure {
     }
 }
 
-/// An error of the output. A closed output ends the command without a message.
+/// Converts an error of the output. A closed output ends the command without a message.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
@@ -245,7 +246,7 @@ mod tests {
             let error = docent::Error::new(kind, Outcome::NotApplied);
             let text = error.to_string();
             let failure = Failure::from(error).to_string();
-            // The text of a sequence that is exhausted ends with its remedy.
+            // The text about an exhausted sequence ends with its remedy.
             let remedy = failure.strip_prefix(&text).unwrap();
             assert!(remedy.starts_with("; ") || failure.contains(": delete the path"), "{failure}");
         }

@@ -108,14 +108,14 @@ impl Lead {
 
     async fn lead(&self, session: &Session, signals: &mut Signals) -> CommandResult {
         let was_free = session.appears_free(&self.path).await;
-        // A lost connection does not end the leadership: the command is stopped until a reconnect, and ended by the
+        // A lost connection does not end the leadership: the command is stopped until a reconnect, or ended at the
         // deadline of the session.
         let options =
             LeaderOptions::default().with_error_policy(ConnectionStateErrorPolicy::Session);
         let id = self.id.clone().unwrap_or_else(|| self.command.description());
         let latch = LeaderLatch::start_with(&session.client, &self.path, &id, options)?;
         let result = self.run_while_leading(session, &latch, was_free, signals).await;
-        // An error is ignored: a node that cannot be deleted ends with the session.
+        // An error is ignored: the session ends next, and deletes the node.
         let _ = timeout(session.cleanup_timeout(), latch.close()).await;
         result
     }
@@ -158,7 +158,7 @@ impl Lead {
                 )
                 .await?;
             match run {
-                // The place in the queue is kept, or taken again, by the latch.
+                // The latch keeps its place in the queue, or joins it again.
                 Run::NotStarted => {}
                 Run::Ended(reason) if self.again && reason != EndReason::WatchdogDied => {
                     report(format_args!(
@@ -186,7 +186,7 @@ async fn leadership(
     deadline: Option<Instant>,
 ) -> Result<Option<Leadership>, docent::Error> {
     match deadline {
-        // A leadership that is held already is returned after the deadline, too.
+        // At the deadline, a leadership that is already held is still returned.
         Some(deadline) => {
             tokio::time::timeout_at(deadline, latch.leadership()).await.ok().transpose()
         }

@@ -152,7 +152,7 @@ impl Lock {
             let was_free = self.appears_free(session).await;
             let acquire_start = Instant::now();
             let guard = self.acquire(client, &recipe, session.start, &revoked).await?;
-            // The hold of a strict lock begins after the end of the one before.
+            // A strict lock is granted only after the previous hold has ended.
             let is_uncontended = self.strict || was_free && acquire_start.elapsed() < UNCONTENDED;
             Ok::<_, Failure>((guard, is_uncontended))
         };
@@ -181,7 +181,7 @@ impl Lock {
             }
             (run, _) => run.and_then(|run| run.into_result(subject)),
         };
-        // An error is ignored: a lost lock is reported, and a node that cannot be deleted ends with the session.
+        // An error is ignored: a lost lock has been reported, and the session that ends next deletes the node.
         let _ = timeout(session.cleanup_timeout(), guard.release()).await;
         result
     }
@@ -261,7 +261,7 @@ impl Lock {
         }
     }
 
-    /// Why the lock was not acquired in time.
+    /// The message that the lock was not acquired in time, with its reason.
     async fn not_acquired(&self, session: &Session, recipe: &Recipe) -> String {
         let path = &self.path;
         if let Recipe::Strict(mutex) = recipe
@@ -284,8 +284,8 @@ impl Lock {
     }
 }
 
-/// Keeps the lock after the command has exited with this code. A signal and a revocation end it; a loss is one as while
-/// the command ran.
+/// Keeps the lock after the command has exited with this code. A signal or a revocation ends that; a loss is reported
+/// as if the command were still running.
 async fn keep(
     guard: &LockGuard,
     until: Instant,

@@ -1,4 +1,4 @@
-//! `docent locks`: the holders and waiters of a lock; `docent revoke`: asks the holders to release it.
+//! `docent locks` shows the holders and waiters of a lock. `docent revoke` asks the holders to release it.
 
 use std::{
     fmt::Write as _,
@@ -80,7 +80,7 @@ impl Command for Locks {
                     if let Some(missing) = missing_chroot(client).await {
                         return Err(missing);
                     }
-                    // Not an error: a server deletes the path of a lock some time after its last use.
+                    // Not an error, because a server deletes the path of a lock some time after its last use.
                     let path = &self.path;
                     report(format_args!(
                         "docent locks: {path} does not exist: no holder, no waiter"
@@ -95,7 +95,7 @@ impl Command for Locks {
         }
         let mut shown: Option<Vec<_>> = None;
         loop {
-            // Watches first: a change after the read must not be missed.
+            // Watches first, so that no change after the read is missed.
             let watchers = set_watches(client, &self.path).await?;
             let queue = read_or_empty(client, &self.path).await?;
             let now: Vec<_> = queue
@@ -125,7 +125,7 @@ impl Locks {
             }
         } else {
             if self.watch && out.is_terminal() {
-                // Cursor to the upper left corner, erase the screen.
+                // Moves the cursor to the upper left corner and erases the screen.
                 out.write_all(b"\x1b[H\x1b[2J")?;
             }
             let text = match table(queue) {

@@ -1,4 +1,4 @@
-//! The command line of docent. Each command has a module of its name.
+//! The command line of docent. Each command has a module of the same name.
 
 use std::{io, process::ExitCode};
 
@@ -125,7 +125,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Lets the options for times and numbers take `-1`, so that the error is about the value.
+/// Lets options for times and numbers accept `-1`, so that the error is about the value.
 fn with_negative_values(command: clap::Command) -> clap::Command {
     let is_number = |arg: &clap::Arg| {
         let names = arg.get_value_names().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the commands print.
+//! The output of the commands.
 
 use std::{
     fmt::Display,
@@ -32,7 +32,8 @@ pub(crate) fn json_line(value: &Value) -> String {
     format!("{}\n", EscapedJson(&value.to_string()))
 }
 
-/// Prints a message on standard error: always one line. An error is ignored, because there is no other place for it.
+/// Prints a message on standard error, always as one line. An error is ignored, because there is no other place to
+/// report it.
 pub(crate) fn report(message: impl Display) {
     let _ = io::stderr().write_all(format!("{}\n", one_line(&message.to_string())).as_bytes());
 }

@@ -1,4 +1,4 @@
-//! The holders and waiters of a lock or an election, read from the children of its path as the recipes do.
+//! The holders and waiters of a lock or an election, determined from the children of its path as the recipes do.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -97,7 +97,7 @@ pub(crate) struct Queue {
 pub(crate) const SEMAPHORE: [&str; 2] = ["locks", "leases"];
 const LEASE_NAME: &str = "lease-";
 
-/// A part of the names of a strict mutex's nodes, which contain the name of a mutex too.
+/// A part of the names of a strict mutex's nodes. These names also contain the name of a mutex's nodes.
 const STRICT_NAME: &str = "-strict-lock-";
 
 /// Source: `LeaderLatch.LOCK_NAME`.
@@ -146,8 +146,8 @@ impl Queue {
     }
 }
 
-/// Reads the held leases and the waiters of a semaphore. The first waiter has created its lease node already and waits
-/// until there are few enough of them, so that node is not a held lease.
+/// Reads the held leases and the waiters of a semaphore. The first waiter has created its lease node already, and
+/// waits until there are no more lease nodes than leases, so that node is not a held lease.
 async fn read_semaphore(client: &Client, path: &str) -> Result<Vec<Entry>, docent::Error> {
     let [locks, leases] = SEMAPHORE.map(|name| join(path, name));
     let read = async |directory: &str, name: &str, is_holder: bool| {

@@ -48,12 +48,12 @@ fn failed_output(command: &str, error: io::Error) -> u8 {
     failure.code
 }
 
-/// Whether the rest of the arguments, behind `--`, is a command.
+/// Whether the arguments after `--` are a command to run.
 fn takes_a_command(name: &str) -> bool {
     matches!(name, "lock" | "lead")
 }
 
-/// Whether an argument is unexpected that is no option.
+/// Whether the error is an unexpected argument that is not an option.
 fn is_a_word(error: &clap::Error) -> bool {
     let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
     error.kind() == ErrorKind::UnknownArgument

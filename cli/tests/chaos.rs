@@ -1,9 +1,10 @@
-//! `docent lock` and `docent lead` under faults, while the processes of its command write their fencing token to a file: the tokens in
-//! the file never decrease, so no two commands overlap, and no process is left.
+//! `docent lock` and `docent lead` under faults. The processes of their command write their fencing token to a file.
+//! The tokens in the file must never decrease, so no two commands overlap, and no process may be left.
 //!
-//! Two rounds of each test by default. `DOCENT_CHAOS=1` runs fifty, and the shells for a minute; `DOCENT_SEED=n`
-//! selects other times, and `DOCENT_CHAOS_COMMAND='lock --strict'` one command. Runs on the server of `DOCENT_TEST_CONNECT`, or on an embedded one. The server that is killed
-//! is an embedded one, and with Java also a real one.
+//! By default, each test has two rounds. `DOCENT_CHAOS=1` runs fifty, and the shells for a minute; `DOCENT_SEED=n`
+//! selects other times, and `DOCENT_CHAOS_COMMAND='lock --strict'` selects one command. The tests run on the server of
+//! `DOCENT_TEST_CONNECT`, or on an embedded one. The server that is killed is an embedded one, and with Java also a
+//! real one.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -36,7 +37,7 @@ fn is_long_run() -> bool {
     std::env::var_os("DOCENT_CHAOS").is_some()
 }
 
-/// Each round with each command, or with that of `DOCENT_CHAOS_COMMAND`.
+/// Each round with each command, or only with that of `DOCENT_CHAOS_COMMAND`.
 fn rounds() -> impl Iterator<Item = (u32, &'static str)> {
     let rounds = if is_long_run() { 50 } else { 2 };
     let only = std::env::var("DOCENT_CHAOS_COMMAND").ok();
@@ -63,7 +64,7 @@ impl Random {
     }
 }
 
-/// The file that the commands write: each line has the token and the name of a process.
+/// The file to which the commands write. Each line has a token and the name of a process.
 struct Journal(PathBuf);
 
 impl Drop for Journal {
@@ -84,7 +85,7 @@ impl Journal {
             let (token, name) = line.split_once(' ').unwrap();
             (token.parse().unwrap(), name.to_owned())
         };
-        // A line that crosses a page of the file can be read before its end is written.
+        // A line that crosses a page of the file can be read before it is completely written.
         let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
         complete.lines().map(parse).collect()
     }
@@ -116,7 +117,7 @@ impl Journal {
     }
 }
 
-/// Runs until it is killed, in three processes: a shell, its child, and a child in a new session (setsid). All of
+/// Runs until it is killed, as three processes: a shell, its child, and a child in a new session (setsid). All of
 /// them ignore TERM.
 const ENDLESS: &str = "exec 2>/dev/null; trap '' TERM
     work() { while :; do echo $DOCENT_FENCING_TOKEN $1 >> $0; sleep 0.01; done; }
@@ -125,14 +126,14 @@ const ENDLESS: &str = "exec 2>/dev/null; trap '' TERM
     setsid sh -c 'trap \"\" TERM; while :; do echo $DOCENT_FENCING_TOKEN $NAME-stray >> $0; sleep 0.01; done' $0 &
     work $NAME";
 
-/// The same, for about 50 ms.
+/// The same processes, but for about 50 ms.
 const SHORT: &str = "
     work() { for i in 1 2 3 4 5; do echo $DOCENT_FENCING_TOKEN $1 >> $0; sleep 0.01; done; }
     echo $DOCENT_FENCING_TOKEN $NAME-starts >> $0
     work $NAME-child &
     work $NAME; wait";
 
-/// A lock or an election with two contenders: A, which gets the faults, and B.
+/// A lock or an election with two contenders: A, which the faults hit, and B.
 struct Fixture {
     command: &'static str,
     server: String,
@@ -166,7 +167,7 @@ impl Fixture {
         docent(connect, &arguments).env("NAME", name).env("MARK", &self.mark).spawn().unwrap()
     }
 
-    /// Starts A, which acquires the lock; its processes write.
+    /// Starts A, and waits until it has acquired the lock and its processes write.
     async fn start_holder(&self) -> Child {
         let a = self.start("a", &self.a.connect_string(), ENDLESS);
         for process in ["a", "a-child", "a-stray"] {
@@ -182,8 +183,8 @@ impl Fixture {
         b
     }
 
-    /// Asserts that B acquired the lock and exited, that no process of A ran beside or after it, and that no process is
-    /// left.
+    /// Asserts that B acquired the lock and exited, that no process of A ran at the same time or later, and that no
+    /// process is left.
     async fn finish(self, b: Child) {
         let ran = ended(b).await;
         assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
@@ -200,7 +201,7 @@ impl Fixture {
     }
 }
 
-/// Prints the times from the fault of A to the start of B's command.
+/// Prints the times from the fault of A to the start of the command of B.
 fn report(fault: &str, times: &[Duration]) {
     let (min, max) = (times.iter().min().unwrap(), times.iter().max().unwrap());
     let mean = times.iter().sum::<Duration>() / u32::try_from(times.len()).unwrap();
@@ -334,7 +335,7 @@ async fn kill_server(
         let (mut a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
         server.kill().await;
         if round % 2 == 0 {
-            // The server restarts soon: the stopped command continues, unless the restart took too long.
+            // The server restarts soon, so the stopped command continues, unless the restart took too long.
             server.start_again().await;
             let mut a_has_exited = false;
             let before = fixture.journal.lines().len();
@@ -353,7 +354,7 @@ async fn kill_server(
             fixture.journal.wait_for("b-starts").await;
             times.push(start.elapsed());
         } else {
-            // The server stays down until the lease of the lock ends.
+            // The server stays down until the lock's lease ends.
             ended(a).await.failed(125, "the command was ended");
             server.start_again().await;
             fixture.journal.wait_for("b-starts").await;
@@ -370,7 +371,7 @@ async fn the_embedded_server_is_killed() {
     kill_server(&mut server, rounds()).await;
 }
 
-/// With one command, unless it is a long run: a real server takes seconds to start again.
+/// Runs only one command, unless it is a long run, because a real server takes seconds to start again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_real_server_is_killed() {
     let Some(mut server) = RealServer::start().await else { return };
@@ -400,7 +401,7 @@ async fn twenty_shells_lock_strictly_in_a_loop() {
     twenty_shells("lock --strict").await;
 }
 
-/// Twenty shells acquire one lock, or lead, in a loop; some are killed.
+/// Twenty shells acquire one lock, or lead, in a loop. Some are killed.
 async fn twenty_shells(command: &'static str) {
     const SHELLS: u64 = 20;
     let time = Duration::from_secs(if is_long_run() { 60 } else { 6 });
@@ -421,7 +422,7 @@ async fn twenty_shells(command: &'static str) {
                 let rest = [&path, "--", "sh", "-c", script, file, &pause];
                 let arguments: Vec<_> = command.split(' ').chain(options).chain(rest).collect();
                 let shell = docent(&server, &arguments).env("MARK", &mark).spawn().unwrap();
-                // One of ten gets KILL and one of ten gets TERM, after up to 300 ms.
+                // One in ten is sent KILL and one in ten TERM, after up to 300 ms.
                 let choice = random.below(10);
                 let after = Duration::from_millis(random.below(300));
                 let pid = shell.id().unwrap();
@@ -442,7 +443,7 @@ async fn twenty_shells(command: &'static str) {
                     (Some(0), _) => 0,
                     (Some(124), _) => 1,
                     (None | Some(143), 0 | 1) => 2,
-                    // The lock was lost because the machine was too busy to keep the session alive.
+                    // The lock was lost because the machine is too busy to keep the session alive.
                     (Some(125), _) => 3,
                     _ => panic!("{choice}: {ran:?}"),
                 };
@@ -460,7 +461,7 @@ async fn twenty_shells(command: &'static str) {
     eventually("the end of all processes", async || processes_with(&mark).is_empty().then_some(()))
         .await;
     journal.check();
-    // Holds do not overlap: no other token between the begin and the end of one.
+    // Holds must not overlap: between the begin and the end of a hold there is no other token.
     let (mut holder, mut holds) = (None, 0);
     for (token, event) in journal.lines() {
         if event == "begin" {

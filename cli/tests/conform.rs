@@ -1,4 +1,4 @@
-//! `docent conform`: exit codes and reports. The cases have tests of their own, in `conform/src/tests.rs`.
+//! `docent conform`: exit codes and reports. `conform/src/tests.rs` tests the cases themselves.
 
 use docent_tests::real::server;
 use serde_json::Value;

@@ -21,7 +21,7 @@ fn decode(arguments: &[&str], input: &str) -> Outcome {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_owned();
-    // In its own thread, because neither pipe buffers everything. The program may exit before it has read all input.
+    // Written by a thread, because neither pipe buffers everything. The program may exit before it has read all input.
     let writer = thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
@@ -37,7 +37,7 @@ fn decode(arguments: &[&str], input: &str) -> Outcome {
 const HELLO: &str = "0000002d000000000000000000000000000027100000000000000000000000100000000000000000000000000000000000";
 const GET_EPHEMERALS: &str = "0000000f3900000100000067000000032f7a7a";
 
-/// Two interleaved streams of one capture on different ports; a third one is not ZooKeeper's.
+/// Two interleaved streams of one capture on different ports; a third stream is not ZooKeeper traffic.
 #[test]
 fn the_streams_of_tshark_are_decoded_separately() {
     let (first, second) = HELLO.split_at(30);
@@ -55,7 +55,7 @@ fn the_streams_of_tshark_are_decoded_separately() {
     assert_eq!((&frame["stream"], &frame["kind"]), (&0.into(), &"connect".into()));
 }
 
-/// More streams at once than are kept.
+/// More concurrent streams than are kept.
 // Case (Found in docent itself): `docent decode --stream --check` dropped an unfinished stream
 // beyond 1,024, and the end of a connection inside a frame before `conn`, reported nothing and
 // exited with 0.
@@ -69,7 +69,7 @@ fn a_stream_that_is_displaced_inside_a_frame_is_reported() {
     let last = "docent decode: the last frame c2s of stream 0 is truncated to 5 bytes";
     assert!(outcome.diagnostics.iter().any(|line| line == last), "{:?}", outcome.diagnostics);
 
-    // Streams between two frames are displaced first, and go on later.
+    // Streams that are between two frames are displaced first, and may continue later.
     let (first, second) = HELLO.split_at(30);
     let input = [
         part(0..1, first),
@@ -102,7 +102,7 @@ fn golden() -> (String, usize) {
         include_str!("../../protocol/tests/data/golden-versions.json"),
     ] {
         for entry in serde_json::from_str::<Vec<Value>>(text).unwrap() {
-            // Leaves out entries that are a length only, and the empty entry at the end of a connection.
+            // Leaves out entries that have only a length, and the empty entry at the end of a connection.
             if entry["op"] != "frame" && entry["hex"] != "" {
                 let name = format!("{} {}", entry["server"], entry["conn"]);
                 connections.entry(name).or_default().push(entry);
@@ -124,7 +124,7 @@ fn golden() -> (String, usize) {
     (input, count)
 }
 
-/// The exceptions are those of protocol/tests/golden.rs, which were sent malformed on purpose.
+/// The exceptions are those of protocol/tests/golden.rs, which were sent malformed intentionally.
 #[test]
 fn golden_frames_are_identical_when_encoded_again_except_known_ones() {
     let (input, count) = golden();

@@ -12,7 +12,7 @@ fn lead(connect: &str, options: &[&str], path: &str, script: &str, file: &Tempor
     docent(connect, &arguments).spawn().unwrap()
 }
 
-/// Writes a line with its token for each start.
+/// For each start, writes a line with the token.
 const COUNTED: &str = "echo $DOCENT_FENCING_TOKEN >> $0; exec sleep 1000";
 
 /// Waits until the command was started this number of times, and returns the tokens.
@@ -56,7 +56,7 @@ async fn one_leads_and_the_others_wait_in_order() {
     assert_eq!(shown, [("held", "latch", "one"), ("1.", "latch", "two")], "{table}");
     run(&server, &["revoke", &path]).await.failed(1, "has no holder");
 
-    // A participant of another program is one more in the queue.
+    // A participant from another program joins the same queue.
     let library = LeaderLatch::start(&watcher, &path, "three").unwrap();
     until_children(&watcher, &path, 3).await;
     kill("-TERM", first.id().unwrap()).await;
@@ -88,7 +88,7 @@ async fn with_again_the_command_runs_in_the_next_leadership() {
     let arguments = ["lead", "--again", &path, "--", "sh", "-c", COUNTED, file.path()];
     let leader = docent(&server, &arguments).env("MARK", &mark).spawn().unwrap();
     starts(&file, 1).await;
-    // Alone, and then behind another one.
+    // First without, then with another participant.
     delete_node(&server, &path).await;
     let tokens = starts(&file, 2).await;
     assert!(tokens[0] < tokens[1], "{tokens:?}");

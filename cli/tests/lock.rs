@@ -1,4 +1,5 @@
-//! `docent lock` as shells use it, and what `docent lead` has in common with it. Runs on the server of `DOCENT_TEST_CONNECT`, or on an embedded one.
+//! `docent lock` as shells use it, and what `docent lead` has in common with it. The tests run on the server of
+//! `DOCENT_TEST_CONNECT`, or on an embedded one.
 
 use docent::locks::StrictMutex;
 use docent_testing::tap::Record;
@@ -11,7 +12,7 @@ fn lock(connect: &str, options: &[&str], path: &str, script: &str, file: &Tempor
     guard(connect, &[&["lock"], options].concat(), path, script, file)
 }
 
-/// As [`lock`], with `lock` or `lead` as the first of the words.
+/// Like [`lock`], but `lock` or `lead` is the first of the words.
 fn guard(connect: &str, words: &[&str], path: &str, script: &str, file: &TemporaryFile) -> Child {
     let rest = [path, "--", "sh", "-c", script, file.path()];
     docent(connect, &[words, &rest].concat()).spawn().unwrap()
@@ -73,7 +74,7 @@ async fn the_command_gets_standard_input_and_unchanged_arguments() {
     assert_eq!(ended(child).await.ok(), "in\n--timeout a  b\n");
 }
 
-// Not acquired.
+// A lock that is not acquired.
 
 // Case (Found in docent itself): `-E 1` of `docent lock` and `docent lead` gave exit code 70.
 #[tokio::test]
@@ -101,7 +102,7 @@ async fn a_held_lock_is_not_acquired_and_the_error_says_so() {
     assert_eq!(file.text(), "held\nran\n");
 }
 
-/// The exit code of an outage is not that of a busy lock.
+/// An outage has another exit code than a busy lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_does_not_reply_in_time_is_not_a_held_lock() {
     let (server, path) = (server(), unique_path("lock"));
@@ -130,7 +131,7 @@ async fn a_waiter_acquires_after_the_holder_has_exited() {
     assert_eq!(file.text(), "begin\nend\nsecond\n");
 }
 
-/// A machine whose clock is later runs the command when that of the first has exited already.
+/// A machine whose clock is later must not run the command again after that of the first machine has exited.
 // Case (Found in docent itself): a job of many machines under `docent lock --no-wait` ran again on
 // each whose clock was later than the job was long.
 // Case (Found in docent itself): `docent lock --at-least` exited with the code of its command, 0,
@@ -142,7 +143,7 @@ async fn a_lock_is_held_at_least_as_long_as_asked() {
     let cron = |time| {
         lock(&server, &["--no-wait", "--at-least", time], &path, "echo ran >> $0; exit 3", &file)
     };
-    // It ends by itself, not before its time.
+    // The hold ends by itself, but not before its time.
     let start = Instant::now();
     assert_eq!(ended(cron("300ms")).await.code, Some(3));
     assert!(start.elapsed() >= Duration::from_millis(300), "{:?}", start.elapsed());
@@ -152,12 +153,12 @@ async fn a_lock_is_held_at_least_as_long_as_asked() {
     for _ in 0..3 {
         ended(cron("1h")).await.failed(124, "is held by another client");
     }
-    // A signal ends it, and leaves no node.
+    // A signal ends the hold and leaves no node.
     kill("-TERM", first.id().unwrap()).await;
     assert_eq!(ended(first).await.code, Some(143));
     assert!(children(&watcher, &path).await.is_empty());
     assert_eq!(file.text(), "ran\nran\n");
-    // The exit code of a loss, also after the command has run to its end.
+    // A loss has its exit code even after the command has exited.
     let third = cron("1h");
     file.wait_for("ran\nran\nran\n").await;
     until_watchdog_is_gone(&third).await;
@@ -169,7 +170,7 @@ async fn a_lock_is_held_at_least_as_long_as_asked() {
         .failed(125, "lost before --at-least was over, after the command had exited with 3");
 }
 
-/// Waits until the command of a `docent lock`, and with it its watchdog, has ended.
+/// Waits until the watchdog of a `docent lock` has exited. It exits after the command.
 async fn until_watchdog_is_gone(lock: &Child) {
     let pid = lock.id().unwrap();
     let children = format!("/proc/{pid}/task/{pid}/children");
@@ -181,7 +182,7 @@ async fn until_watchdog_is_gone(lock: &Child) {
 
 // Other kinds of lock.
 
-/// Holders with these options, and whether another contender acquires beside them.
+/// Holders with these options, and whether another contender can acquire at the same time.
 #[tokio::test]
 async fn each_kind_of_lock_excludes_those_that_it_should() {
     for (holders, contender, is_free) in [
@@ -212,7 +213,7 @@ async fn each_kind_of_lock_excludes_those_that_it_should() {
             kill("-TERM", holder.id().unwrap()).await;
             assert_eq!(ended(holder).await.code, Some(143));
         }
-        // There is no wait behind a release.
+        // After a release, nothing has to be waited for.
         run(&server, &once).await.ok();
     }
 }
@@ -234,7 +235,7 @@ async fn a_signal_during_the_acquire_leaves_the_queue_at_once() {
             until_children(&watcher, &path, 2).await;
             kill(signal, waiter.id().unwrap()).await;
             let ran = ended(waiter).await;
-            // At once: no node is left until the session expires.
+            // At once: the node must not stay until the session expires.
             assert_eq!(children(&watcher, &path).await.len(), 1, "{signal}");
             assert_eq!((ran.code, ran.err.as_str()), (Some(code), ""));
         }
@@ -309,7 +310,7 @@ async fn a_revocable_lock_is_released_when_it_is_revoked() {
     assert!(children(&watcher, &path).await.is_empty());
 }
 
-/// Children of the process from before it became `docent lock` by exec.
+/// The process has children from before it became `docent lock` by exec.
 // Case (Contracts of docent lock): processes that are not the command's.
 #[tokio::test]
 async fn preexisting_children_are_not_signalled() {
@@ -449,7 +450,7 @@ async fn when_both_are_killed_the_command_is_killed_too() {
     let mut holder = holder.env("MARK", &mark).spawn().unwrap();
     file.wait_for("held").await;
     let (pid, watchdog) = (holder.id().unwrap(), watchdog_of(holder.id().unwrap()));
-    // Stopped first, so that it cannot react to the death of the other.
+    // The watchdog is stopped first, so that it cannot react when `docent` is killed.
     kill("-STOP", watchdog).await;
     kill("-9", pid).await;
     kill("-9", watchdog).await;
@@ -475,7 +476,8 @@ async fn the_watchdog_has_another_name_for_pkill() {
 #[tokio::test]
 async fn a_script_without_its_interpreter_is_reported() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
-    // Written by a shell: a process that another test starts would inherit our open file for a moment (ETXTBSY).
+    // A shell writes the file: if this process did, a program started by another test could inherit the open
+    // file for a moment (ETXTBSY).
     let write = "echo '#!/no/such/interpreter' > $0; chmod +x $0";
     let written =
         crate::support::program("sh").args(["-c", write, file.path()]).status().await.unwrap();
@@ -494,7 +496,7 @@ async fn the_error_names_the_unreachable_server() {
     run(named, &arguments).await.failed(69, named);
 }
 
-/// The delay in which the command of a previous holder stops if its session was killed.
+/// The delay gives the command of a previous holder time to stop if its session was killed.
 #[tokio::test]
 async fn a_waiter_starts_its_command_after_a_delay() {
     let (server, path) = (server(), unique_path("lock"));
@@ -512,14 +514,14 @@ async fn a_waiter_starts_its_command_after_a_delay() {
     ended(waiting).await.ok();
 }
 
-// Strict.
+// Strict locks.
 
 #[tokio::test]
 async fn a_strict_lock_is_refused_beside_a_plain_one() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
     let strict = lock(&server, &["--strict"], &path, "echo held > $0; exec sleep 1000", &file);
     file.wait_for("held").await;
-    // A plain lock queues behind it.
+    // A plain lock queues behind the strict one.
     let plain = ["lock", "--timeout", "100ms", &path, "--", "true"];
     run(&server, &plain).await.failed(124, "was not acquired");
     assert!(run(&server, &["locks", &path]).await.ok().contains("strict"));
@@ -539,7 +541,7 @@ async fn a_strict_lock_is_refused_beside_a_plain_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_signal_ends_a_lock_whose_server_does_not_say_that_its_node_is_there() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
-    // Otherwise the parents are looked for, during the acquire.
+    // Otherwise the acquire would look for the parents with the same request.
     run(&server, &["create", "-p", &path]).await.ok();
     let tap = docent_testing::tap::Tap::start(&server).await.unwrap();
     tap.inject(Fault::lose_reply(OpCode::Exists).below(&path).times(u32::MAX));
@@ -552,7 +554,7 @@ async fn a_signal_ends_a_lock_whose_server_does_not_say_that_its_node_is_there()
     assert_eq!(file.text(), "");
 }
 
-/// No command that only polls ever waits for the end of the claim.
+/// A command that only polls never waits until the claim has ended.
 // Case (Found in docent itself): `docent lock --strict --no-wait` called a lock held whose holder
 // was lost, and no process that polls so ever acquires it.
 #[tokio::test]
@@ -571,7 +573,7 @@ async fn a_strict_lock_whose_holder_was_lost_is_not_called_held() {
     run(&server, &poll(&["--timeout", "100ms", "-E", "9"])).await.failed(9, "a lost holder");
 }
 
-/// The session timeout and 1 %, rounded up, and a second.
+/// The session timeout plus 1 %, rounded up to seconds, plus a second.
 fn advised(claim: Duration) -> String {
     format!("{}s", (claim + claim / 100).as_millis().div_ceil(1000) + 1)
 }

@@ -5,7 +5,7 @@ use tokio::io::AsyncBufReadExt as _;
 
 use super::*;
 
-/// Starts a `docent lock` that runs until it is ended, and waits until its node is the `count`th.
+/// Starts a `docent lock` that runs until it is ended. Waits until the path has `count` nodes.
 async fn contender(server: &str, options: &[&str], path: &str, count: usize) -> Child {
     let rest = [path, "--", "sleep", "1000"];
     let arguments: Vec<_> = ["lock"].iter().chain(options).chain(&rest).collect();
@@ -31,7 +31,7 @@ fn states(queue: &[Value]) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// The path may be deleted by now: it is an empty container.
+/// The path is an empty container and may have been deleted by now.
 async fn assert_no_contender(server: &str, path: &str) {
     let ran = run(server, &["locks", path]).await;
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""), "{ran:?}");
@@ -57,7 +57,7 @@ async fn a_mutex_shows_its_holder_and_its_waiters_in_order() {
     assert!(by_default.contains('@') && by_default.ends_with(&pid), "{by_default}");
     let tokens: Vec<_> = seen.iter().map(|one| one["token"].as_i64().unwrap()).collect();
     assert!(tokens.is_sorted() && tokens[0] > 0, "{tokens:?}");
-    // The node exists, with this session and this token.
+    // The node exists, with the shown session and token.
     let stat =
         client(&server).await.exists(seen[0]["path"].as_str().unwrap()).await.unwrap().unwrap();
     assert_eq!(stat.czxid, tokens[0]);
@@ -118,7 +118,7 @@ async fn a_semaphore_shows_its_leases_and_waiters() {
     until_children(&watcher, &leases, 1).await;
     let two = start("two").await;
     until_children(&watcher, &leases, 2).await;
-    // The next waiter creates its lease node and waits with it.
+    // The next waiter has created its lease node and waits with it.
     let three = start("three").await;
     until_children(&watcher, &leases, 3).await;
     let four = start("four").await;
@@ -135,7 +135,7 @@ async fn a_semaphore_shows_its_leases_and_waiters() {
     }
 }
 
-/// Locks that another program acquired with the library, which are those of Curator.
+/// Locks that another program has acquired with the library. They look like Curator's.
 #[tokio::test]
 async fn locks_of_other_programs_are_shown() {
     let (server, path) = (server(), unique_path("lock"));
@@ -145,7 +145,7 @@ async fn locks_of_other_programs_are_shown() {
     let guard = mutex.acquire().await.unwrap();
     let semaphore = InterProcessSemaphoreV2::new(&other, &format!("{path}-s"), 3).unwrap();
     let leases = semaphore.acquire_many(2).await.unwrap();
-    // Control characters in a node are escaped.
+    // Control characters in the data of a node are escaped.
     let table = run(&server, &["locks", &path]).await.ok();
     assert!(table.ends_with("\u{fffd}\\u{1b}[2J\n"), "{table:?}");
     assert_eq!(states(&queue(&server, &format!("{path}-s")).await), [("held", "lease"); 2]);
@@ -167,7 +167,7 @@ async fn a_watched_queue_is_updated() {
         })
         .await;
     };
-    // From before the lock exists until after its last release.
+    // The watch covers the time from before the lock exists until after its last release.
     wait_for(&[]).await;
     let one = contender(&server, &[], &path, 1).await;
     wait_for(&["held"]).await;

@@ -1,4 +1,4 @@
-//! The program `docent` as shells and other programs use it. `chaos.rs` has the faults, in its own program.
+//! The program `docent` as shells and other programs use it. The tests of faults, `chaos.rs`, are a separate program.
 
 #![allow(
     clippy::unwrap_used,

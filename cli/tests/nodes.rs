@@ -5,7 +5,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
-/// Returns a connect string with a new chroot, which exists.
+/// Creates a new chroot and returns a connect string with it.
 async fn new_chroot() -> String {
     let (server, path) = (server(), unique_path("nodes"));
     run(&server, &["create", "-p", &path]).await.ok();
@@ -25,7 +25,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text:?}"))
 }
 
-/// Servers before 3.5.0 return no Stat of a created node.
+/// Servers before 3.5.0 return no Stat for a created node.
 // Case (Found in docent itself): `docent create` failed on ZooKeeper 3.4: it sent create2, although
 // it prints no Stat.
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn stat_prints_the_fields_or_that_there_is_no_node() {
             .env("LC_ALL", "C");
         assert_eq!(format!("{shown}\n").as_bytes(), date.output().await.unwrap().stdout);
     }
-    // As zkCli's: the data, a line break, the fields.
+    // Like zkCli: the data, a line break, the fields.
     assert_eq!(run(&chroot, &["get", "-s", "/a"]).await.ok(), format!("12345\n{text}"));
 }
 
@@ -227,7 +227,7 @@ async fn settings_come_from_options_then_variables_then_the_file() {
         by_file(&wrong, &["stat", "--connect", &chroot, "/"], "127.0.0.1:2").await.code,
         Some(0)
     );
-    // An error in the file has its line number.
+    // An error in the file is reported with its line number.
     for (text, part) in [
         ("\nconect = 'x'\n", "config.toml:2: unknown field `conect`"),
         ("session-timeout = 'soon'", "session-timeout is not a duration"),
@@ -296,7 +296,7 @@ async fn every_command_has_help_a_manual_page_and_completions() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
-/// The installed shells parse the scripts.
+/// The scripts can be parsed by the shells that are installed.
 #[tokio::test]
 async fn completion_scripts_are_valid() {
     for shell in ["bash", "zsh", "fish"] {

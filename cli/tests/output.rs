@@ -1,14 +1,14 @@
-//! What the commands print: nothing that a terminal acts on, and no success when the output cannot be written. Runs on the
-//! server of `DOCENT_TEST_CONNECT`, or on an embedded one.
+//! The output of the commands: it contains nothing that a terminal acts on, and a command whose output cannot be
+//! written does not succeed. The tests run on the server of `DOCENT_TEST_CONNECT`, or on an embedded one.
 
 use std::fs::File;
 
 use super::*;
 
-/// A control sequence, a mark of direction, and a backslash.
+/// A control sequence, a direction mark, and a backslash.
 const HOSTILE: &str = "a\u{9b}2J\u{7f}\u{202e}b\\n";
 const ESCAPED: &str = r"a\u{9b}2J\u{7f}\u{202e}b\\n";
-/// As a node's name, which has no control characters.
+/// The same as a node name, which cannot have control characters.
 const NAME: &str = "c\u{2066}\u{202e}d\\";
 const ESCAPED_NAME: &str = r"c\u{2066}\u{202e}d\\";
 
@@ -96,7 +96,7 @@ async fn an_output_that_cannot_be_written_is_an_error() {
         let ran = ended(docent(&server, arguments).stdout(full()).spawn().unwrap()).await;
         ran.failed(74, "cannot write the output: ");
     }
-    // Where the message cannot be written either, the exit code is still that of the error.
+    // Even if the message cannot be written, the exit code is that of the error.
     for (arguments, code) in [(&["frob"][..], 64), (&["get", "/no/such"], 1), (&[], 64)] {
         let ran = ended(docent(&server, arguments).stderr(full()).spawn().unwrap()).await;
         assert_eq!(ran.code, Some(code), "{arguments:?}");

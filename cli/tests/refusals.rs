@@ -1,5 +1,5 @@
-//! Settings and trees that make a command fail, or that it must not take for others. Runs on the server of
-//! `DOCENT_TEST_CONNECT`, or on an embedded one.
+//! Settings and trees that make a command fail, or that a command must not mistake for others. The tests
+//! run on the server of `DOCENT_TEST_CONNECT`, or on an embedded one.
 
 use docent::{Acl, CreateOptions, Perms, acl};
 use docent_testing::fault::Action;
@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use super::*;
 use crate::transcripts::words;
 
-/// The commands that run another one; without a server, or with the wrong one, they would guard nothing.
+/// The commands that run another command. Without a server, or with the wrong one, they would guard nothing.
 const GUARDS: [[&str; 4]; 2] = [["lock", "/l", "--", "true"], ["lead", "/l", "--", "true"]];
 
 // Case (Found in docent itself): `--acl digest:bob:secret:r` stored the password in clear, as a
@@ -32,7 +32,7 @@ async fn invalid_arguments_are_rejected_in_one_line_before_anything_is_done() {
         assert!(!is_mistyped || !ran.err.contains("put --"), "{line}: {ran:?}");
         ran.failed(code.parse().unwrap(), text);
     }
-    // Behind `--`, an option is one of the command.
+    // After `--`, an option belongs to the command.
     run(&server, &["lock", &unique_path("words"), "--", "true", "--tiemout"]).await.ok();
 }
 
@@ -118,7 +118,7 @@ async fn a_missing_chroot_is_named_by_every_command() {
     ] {
         run(&connect, command).await.failed(64, &format!("the chroot {path} does not exist"));
     }
-    // Creates the chroot, too.
+    // This creates the chroot too.
     assert_eq!(run(&connect, &["create", "-p", "/a/b"]).await.ok(), "/a/b\n");
     run(&connect, &["get", "/b"]).await.failed(1, "getData /b: no such node");
     run(&connect, &["tree", "/b"]).await.failed(1, "/b: no such node");
@@ -128,7 +128,7 @@ async fn a_missing_chroot_is_named_by_every_command() {
     assert_eq!((watched.code, watched.out.as_str()), (Some(124), "watching /b\n"));
 }
 
-/// Whatever the server does not reply to: only the handshake and pings are answered.
+/// The server replies only to the handshake and to pings.
 // Case (Found in docent itself): every command but `lock` and `lead` waited for ever for a server
 // that answers only the handshake and pings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -160,7 +160,7 @@ async fn a_server_that_answers_only_pings_does_not_keep_a_command() {
     }
 }
 
-/// The first reply comes.
+/// The server sends its first reply, and then no more.
 // Case (Found in docent itself): `docent tree` never ended behind a server that hangs after its
 // first reply, since a cache repeats its reads for ever.
 #[tokio::test]
@@ -184,7 +184,7 @@ async fn more_than_a_request_can_hold_is_not_read() {
     run(&server, &["create", "-p", &path]).await.ok();
     let mut child = docent(&server, &["set", &path, "-"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
-    // It ends while there is more; then the pipe is closed.
+    // The command exits while there is more input, so the pipe is closed.
     let block = vec![b'x'; 1 << 20];
     let mut written = 0_usize;
     while input.write_all(&block).await.is_ok() {

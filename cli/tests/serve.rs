@@ -67,7 +67,7 @@ fn serve_prints_its_address_and_follows_its_options() {
     assert_eq!(four_letter_word(&server.address(), "isro"), "ro");
 }
 
-/// The names are those of zoo.cfg and of system properties.
+/// The names are those of zoo.cfg and of ZooKeeper's system properties.
 #[test]
 fn every_setting_of_a_server_can_be_given() {
     let settings = [
@@ -141,7 +141,7 @@ fn members_of_an_ensemble_are_stopped_cut_and_made_to_lag_by_commands() {
     assert_eq!(servers.child.wait().unwrap().code(), Some(0));
 }
 
-/// As a service manager and `docent serve < /dev/null &` start it.
+/// Service managers and `docent serve < /dev/null &` start it like this.
 #[test]
 fn a_closed_standard_input_does_not_end_the_server() {
     let mut server = Running::start(&["serve", "--listen", "127.0.0.1:0"]);

@@ -1,4 +1,4 @@
-//! `docent serve` with TLS and SASL, and the commands that connect to it: what each error says.
+//! `docent serve` with TLS and SASL, and commands that connect to it, with the text of each error.
 
 use docent_tests::certificates::Authority;
 use tokio::io::AsyncBufReadExt as _;
@@ -6,7 +6,7 @@ use xtask::TemporaryDirectory;
 
 use super::*;
 
-/// A certificate of X.509 version 1, made by `openssl x509 -req -in csr.pem -signkey key.pem`.
+/// A certificate of X.509 version 1, created by `openssl x509 -req -in csr.pem -signkey key.pem`.
 const VERSION_1: &str = "\
 -----BEGIN CERTIFICATE-----\n\
 MIIBFTCBvQIUKwWjpAcenAbiNiLkMVneFrzOiXEwCgYIKoZIzj0EAwIwDTELMAkG\n\
@@ -18,7 +18,7 @@ mLwxUrOBkwIgXGoAZr4W18sQWYlOJSeAKlOXUBNzgsrYEu+/9TgoUaQ=\n\
 -----END CERTIFICATE-----\n";
 
 /// A directory with `ca.pem`, `server.pem`, `server.key`, `client.pem`, `client.key`, `other.pem`, `other.key` and
-/// `stranger.pem`, another root.
+/// `stranger.pem`, which is the root of another authority.
 struct Files(TemporaryDirectory);
 
 impl Files {
@@ -61,14 +61,14 @@ impl Server {
         Self { _child: child, connect }
     }
 
-    /// Runs `docent get` with these options and a connection timeout that no test waits for.
+    /// Runs `docent get` with these options. Its connection timeout is longer than any test, so an error must end it.
     async fn get(&self, options: &[&str]) -> Ran {
         let all = [&["get", "--connect-timeout", "1h"], options, &["/"]].concat();
         run(&self.connect, &all).await
     }
 }
 
-/// A certificate is renewed while the server runs; one that does not fit its key yet is not used.
+/// A certificate is renewed while the server runs. As long as it does not match its key, it is not used.
 #[tokio::test]
 async fn renewed_certificates_are_served() {
     let (old, new) = (Files::new(), Files::new());
@@ -167,7 +167,7 @@ async fn certificates_come_from_options_variables_or_the_file() {
     }
 }
 
-/// On Linux, the platform's roots are those of `SSL_CERT_FILE`, if that is set.
+/// On Linux, `SSL_CERT_FILE` replaces the platform's roots.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn the_roots_of_the_platform_are_trusted_if_asked() {
@@ -195,19 +195,19 @@ async fn a_sasl_login_is_refused_with_its_remedy() {
     assert!(!refused.err.contains("other"), "{refused:?}");
     refused.failed(77, "check --sasl (or DOCENT_SASL)");
     server.get(&[]).await.failed(77, "check --sasl (or DOCENT_SASL)");
-    // From the variable and from the configuration file.
+    // Set by the variable, and by the configuration file.
     let get = docent(&server.connect, &["get", "/"]).env("DOCENT_SASL", &bob).output();
     Ran::from(within_deadline("get", get).await.unwrap()).ok();
     let config = files.write("config.toml", "sasl = \"bob:bob's:password\"\n");
     server.get(&["--config", &config]).await.ok();
-    // More than one user, or none, or no file.
+    // The file has more than one user, or none, or does not exist.
     server.get(&["--sasl", &users]).await.failed(64, "must have one USER:PASSWORD");
     let bad = files.write("bad", "bob\n");
     let refused = server.get(&["--sasl", &bad]).await;
     refused.failed(64, "bad:1: is not USER:PASSWORD");
     server.get(&["--sasl", "/no/such"]).await.failed(74, "/no/such");
 
-    // Without SASL on the server, the client does not continue unauthenticated.
+    // If the server has no SASL, the client does not continue unauthenticated.
     let plain = Server::start(&[]).await;
     let with_sasl = ["get", "--connect-timeout", "300ms", "--sasl", &bob, "/"];
     let refused = run(&plain.connect, &with_sasl).await;

@@ -8,7 +8,7 @@ use tokio::{
 use super::*;
 use crate::support::{program, real::skip};
 
-/// A program in a new terminal.
+/// A program that runs in a new terminal.
 struct Terminal {
     child: Child,
     keys: ChildStdin,
@@ -16,7 +16,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Runs a shell command in it. Returns `None` and records a skip without script(1).
+    /// Runs a shell command in a new terminal. Returns `None` and records a skip if script(1) is missing.
     #[track_caller]
     fn run(connect: &str, line: &str) -> Option<Self> {
         let spawned = program("script")
@@ -103,9 +103,9 @@ async fn a_waiter_shows_its_position_and_leaves_the_queue_on_ctrl_c() {
     ended(holder).await;
 }
 
-/// If it is continued in time, the command continues; if it is too late, the command was ended.
+/// If it is continued in time, the command continues. If it is continued too late, the command has been ended.
 ///
-/// The command reads, because a shell that is starting a program (vfork) stops only after the start.
+/// The command only reads, because a shell that is starting a program (vfork) would not stop before the start is done.
 #[tokio::test]
 async fn ctrl_z_stops_it_and_returns_to_the_shell() {
     let (server, path) = (server(), unique_path("lock"));
@@ -145,7 +145,7 @@ async fn ctrl_z_stops_it_and_returns_to_the_shell() {
     terminal.exit_code().await;
 }
 
-/// It must not take the terminal from the shell.
+/// In the background, it must not take the terminal from the shell.
 #[tokio::test]
 async fn in_the_background_it_does_not_take_the_terminal() {
     let (server, path) = (server(), unique_path("lock"));
@@ -198,8 +198,9 @@ async fn ctrl_c_and_ctrl_z_reach_a_command_in_a_pipeline() {
     terminal.wait_for("Stopped").await;
     assert_eq!(crate::support::children(&client(&server).await, &path).await.len(), 1);
     terminal.press("fg\n").await;
-    // The shell prints the command line for the third time when it is in the foreground again. It does not show when it
-    // has handed over the terminal, so Ctrl-C is repeated; at the prompt it has no effect.
+    // The shell prints the command line for the third time when it has put the job into the foreground again. `docent`
+    // does not show when it has given the terminal to its command, so Ctrl-C is repeated; at the prompt it has no
+    // effect.
     eventually("the command line again", async || {
         (terminal.screen.lock().unwrap().matches("| cat").count() >= 3).then_some(())
     })
@@ -213,7 +214,7 @@ async fn ctrl_c_and_ctrl_z_reach_a_command_in_a_pipeline() {
     until_children(&client(&server).await, &path, 0).await;
 }
 
-/// Its prompt reads the terminal, which stops a process in the background (SIGTTIN).
+/// The prompt reads from the terminal, which would stop a process in the background (SIGTTIN).
 #[tokio::test]
 async fn serve_continues_in_the_background_and_has_a_prompt_in_the_foreground() {
     let Some(mut terminal) = Terminal::run("", "bash --norc --noediting -i") else { return };

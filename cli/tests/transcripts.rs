@@ -1,21 +1,21 @@
-//! Plays the transcripts in `transcripts`: command lines of `docent`, and what they print. Runs on the server of
-//! `DOCENT_TEST_CONNECT`, or on an embedded one.
+//! Plays the transcripts in `transcripts`: command lines of `docent` and their output. The tests run on the
+//! server of `DOCENT_TEST_CONNECT`, or on an embedded one.
 //!
 //! | line | |
 //! |---|---|
 //! | `$ get /a` | runs `docent get /a` in the chroot of the transcript |
 //! | `< TEXT` | a line of its standard input; `\t` is a tab |
-//! | `! CODE TEXT` | it exits with this code, and an error of one line that contains the text |
-//! | `% CODE` | it exits with this code, and no error |
+//! | `! CODE TEXT` | it exits with this code and prints a one-line error that contains the text |
+//! | `% CODE` | it exits with this code and prints no error |
 //! | `~ TEXT` | its output contains the text |
 //! | `# TEXT` | a comment |
-//! | any other line | a line of its output, all of which is listed |
+//! | any other line | a line of its output; if there is one, all lines are listed |
 
 use tokio::io::AsyncWriteExt as _;
 
 use super::*;
 
-/// A command line, and what follows it.
+/// A command line, and the lines after it.
 #[derive(Default)]
 struct Step<'a> {
     command: &'a str,

@@ -1,4 +1,4 @@
-//! `docent tree`: the lines, the exit codes, and the effects of an outage.
+//! `docent tree`: the lines, the exit codes, and an outage.
 
 use std::os::unix::process::ExitStatusExt as _;
 use tokio::{
@@ -8,7 +8,7 @@ use tokio::{
 
 use super::*;
 
-/// Returns a connect string with a new chroot, which exists.
+/// Creates a new chroot and returns a connect string with it.
 async fn new_chroot() -> String {
     let (server, path) = (server(), unique_path("tree"));
     run(&server, &["create", "-p", &path]).await.ok();
@@ -64,7 +64,7 @@ async fn changes_are_printed_until_a_signal() {
         watching.expect(&["deleted /t/new 1"]).await;
         kill(signal, watching.child.id().unwrap()).await;
         let status = within_deadline("the end", watching.child.wait()).await.unwrap();
-        // A shell reports 128 + N.
+        // The program ended by the signal; a shell would report 128 + N.
         assert_eq!(status.signal(), Some(number));
     }
 }
@@ -109,7 +109,7 @@ async fn the_differences_of_an_outage_are_printed() {
     other.create("/t/b/d", b"", CreateMode::Persistent).await.unwrap();
     behind.accept().await.unwrap();
     watching.expect(&["deleted /t/b/c 0", "created /t/b/d 0", "resynced 2"]).await;
-    // In another session.
+    // The session is killed, so the command continues in another one.
     behind.kill_session(crate::support::DEADLINE).await.unwrap();
     watching.expect(&["stale", "resynced 2"]).await;
     watching.child.kill().await.unwrap();

@@ -1,4 +1,4 @@
-//! The cases: texts, one file for each group. `cases/README.md` describes their notation.
+//! The cases: text files, one for each group. `cases/README.md` describes their notation.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ use crate::version::Range;
 pub enum Level {
     /// Clients rely on it.
     Must,
-    /// Some clients rely on it, or it says what went wrong.
+    /// Some clients rely on it, or it shows them what went wrong.
     Should,
-    /// ZooKeeper does it so; nobody is known to rely on it.
+    /// ZooKeeper does it; no client is known to rely on it.
     May,
 }
 
@@ -28,23 +28,23 @@ impl fmt::Display for Level {
     }
 }
 
-/// What a case needs beside one server.
+/// What a case needs in addition to one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     /// Several servers of one ensemble.
     Servers,
-    /// The word that allows requests which harm a server.
+    /// Permission to send requests that may harm a server.
     Harmful,
 }
 
 /// A case.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// Its name: `GROUP/NAME`.
+    /// The name: `GROUP/NAME`.
     pub id: String,
-    /// How much it matters.
+    /// How much the case matters.
     pub level: Level,
-    /// What the server shall do.
+    /// What the server must do.
     pub about: String,
     /// A class and method of ZooKeeper, or an issue.
     pub source: String,
@@ -54,7 +54,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// The group: the first part of its name.
+    /// The group: the first part of the name.
     #[must_use]
     pub fn group(&self) -> &str {
         self.id.split('/').next().unwrap_or_default()
@@ -64,10 +64,10 @@ impl Case {
 /// A line of the script.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
-    /// Its text, as the file has it.
+    /// The line as it is in the file.
     pub(crate) text: String,
     pub(crate) versions: Range,
-    /// The connection.
+    /// The name of the connection.
     pub(crate) label: String,
     pub(crate) action: Action,
     pub(crate) words: Vec<String>,
@@ -99,7 +99,7 @@ groups! {
 ///
 /// # Errors
 ///
-/// Names the line that is no line of a case: a defect of this crate.
+/// If a line does not follow the notation, which is a defect of this crate. The error names the line.
 pub fn all() -> Result<Vec<Case>, String> {
     let mut cases = Vec::new();
     for (group, text) in GROUPS {

@@ -1,4 +1,4 @@
-//! Connections: real ones, and those of a recording.
+//! Connections to servers. Tests replace them by recordings.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -8,47 +8,47 @@ use std::{
 
 use docent_protocol::frame;
 
-/// The longest frame that is read.
+/// The longest frame that is accepted.
 const FRAME_LIMIT: usize = 16 << 20;
 
-/// The longest reply to a four-letter word.
+/// The length after which a reply to a four letter word is cut off.
 const TEXT_LIMIT: usize = 1 << 20;
 
-/// The time for a connection to open.
+/// The time limit for opening a connection, and for a write.
 const OPEN_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a connection delivers.
+/// What has arrived on a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Arrived {
     /// The payload of a frame.
     Frame(Vec<u8>),
-    /// Everything up to the end of the connection.
+    /// All bytes up to the end of the connection.
     Text(Vec<u8>),
     /// The server has closed the connection.
     Closed,
-    /// Nothing came in time.
+    /// Nothing arrived in time.
     Nothing,
 }
 
 /// A connection.
 pub(crate) trait Channel {
-    /// Sends bytes. A connection that is closed takes them too: what it delivers says so.
+    /// Sends bytes. A closed connection accepts them too: it is noticed by a receive.
     fn send(&mut self, bytes: &[u8]);
 
     /// Waits for a frame.
     fn receive(&mut self, until: Instant) -> Arrived;
 
-    /// Waits for the end of the connection, and returns all that came before.
+    /// Waits until the connection ends, and returns all bytes that arrived before.
     fn receive_text(&mut self, until: Instant) -> Arrived;
 }
 
 /// Opens connections.
 pub(crate) trait Network {
-    /// Opens a connection to a server of the list.
+    /// Opens a connection to a server, given by its index in the list.
     fn open(&mut self, server: usize) -> io::Result<Box<dyn Channel>>;
 }
 
-/// The servers that are tested.
+/// The servers under test.
 #[derive(Debug, Clone)]
 pub(crate) struct Servers(pub(crate) Vec<String>);
 
@@ -62,7 +62,7 @@ impl Network for Servers {
 /// A TCP connection.
 pub(crate) struct Socket {
     stream: TcpStream,
-    /// Bytes that came and are no whole frame yet.
+    /// Bytes that have arrived but are not a whole frame yet.
     buffer: Vec<u8>,
     is_closed: bool,
 }
@@ -83,14 +83,14 @@ impl Socket {
         Err(last)
     }
 
-    /// Reads more bytes; returns whether some came.
+    /// Reads more bytes. Returns whether there were any.
     fn fill(&mut self, until: Instant) -> bool {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() || self.is_closed {
             return false;
         }
         let mut bytes = [0; 8192];
-        // An error of the timeout itself ends the connection, as every other.
+        // An error of setting the timeout ends the connection, like every other error.
         let count =
             self.stream.set_read_timeout(Some(left)).and_then(|()| self.stream.read(&mut bytes));
         match count {
@@ -118,7 +118,7 @@ fn is_timeout(error: &io::Error) -> bool {
 
 impl Channel for Socket {
     fn send(&mut self, bytes: &[u8]) {
-        // The end of the connection is what the script looks at.
+        // The script notices the end of the connection when it receives.
         let _ = self.stream.write_all(bytes);
     }
 
@@ -130,7 +130,7 @@ impl Channel for Socket {
                     self.buffer = rest;
                     return Arrived::Frame(payload);
                 }
-                // No length of a frame: what came is all that there is to see.
+                // The length of the frame is invalid, so everything that has arrived is shown.
                 Err(_) => return Arrived::Frame(std::mem::take(&mut self.buffer)),
                 Ok(None) => {}
             }

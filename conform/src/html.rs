@@ -9,8 +9,8 @@ td,th{border:1px solid #bbb;padding:.2em .5em;text-align:left;vertical-align:top
 .pass{background:#d9f2d9}.fail{background:#f7c9c4;font-weight:bold}.skip{color:#666}\
 details{max-width:48em;overflow-wrap:anywhere}code{font-size:12px}";
 
-/// A page with a column for each of these lists of verdicts. They may be of different versions of this program: a case that a
-/// report lacks is an empty cell.
+/// A page with a column for each list of verdicts. The lists may come from different versions of this program: if one
+/// lacks a case, its cell is empty.
 #[must_use]
 pub fn matrix(reports: &[Vec<Verdict>]) -> String {
     let mut page = format!(

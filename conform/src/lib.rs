@@ -1,10 +1,10 @@
 //! Conformance tests for servers that speak ZooKeeper's protocol: `docent conform`.
 //!
-//! A case is a short script: what is sent, and what a server replies. The cases are text files below `cases`, one for each
-//! group; `cases/README.md` describes their notation. They were checked against real servers, and each has its source: a
-//! class and method of ZooKeeper, or an issue.
+//! A case is a short script of what is sent, and what a server must reply. The cases are text files below `cases`, one
+//! for each group; `cases/README.md` describes their notation. They were checked against real servers, and each names
+//! its source: a class and method of ZooKeeper, or an issue.
 //!
-//! The judge uses the codec of docent alone, and no session of it: a mistake of docent's client is none of this crate.
+//! This crate uses only docent's codec and not its sessions, so a mistake of docent's client does not affect it.
 //!
 //! ```no_run
 //! let options = docent_conform::Options::new(["127.0.0.1:2181"]);

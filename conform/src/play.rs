@@ -18,13 +18,13 @@ use crate::{
     version::Version,
 };
 
-/// The time for a reply, unless the script says `within`.
+/// The time limit for a reply, unless the script says `within`.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The time after which a frame that must not come counts as not coming.
+/// How long no frame must arrive to satisfy a step that expects none.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// The pause between two tries of `until`.
+/// The pause between two attempts of `until`.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The session timeout of connections for which the script gives none, in milliseconds.
@@ -35,7 +35,7 @@ const SESSION_TIMEOUT: &str = "30000";
 pub(crate) enum Ended {
     /// The server did something else.
     Deviation { step: String, expected: String, actual: String },
-    /// The server is none that the case is about.
+    /// The case is not about this server.
     Skipped(String),
     /// The script cannot be played: a defect of this crate, or a server that cannot be reached.
     Unplayable(String),
@@ -60,9 +60,9 @@ struct Connection {
 pub(crate) struct Player<'a> {
     network: &'a mut dyn Network,
     version: Version,
-    /// Whether requests that may harm the server are sent.
+    /// Whether requests that may harm the server may be sent.
     pub(crate) allows_harm: bool,
-    /// The time for a reply.
+    /// The time limit for a reply.
     pub(crate) patience: Duration,
     pub(crate) values: Values,
     connections: BTreeMap<String, Connection>,
@@ -97,7 +97,7 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    /// Sends a request, and returns its reply; events in between are dropped.
+    /// Sends a request and returns the reply. Events before it are dropped.
     pub(crate) fn ask(&mut self, label: &str, request: &str) -> Result<Received, Ended> {
         let words: Vec<String> = request.split(' ').map(str::to_owned).collect();
         self.ask_words(label, &words)
@@ -186,7 +186,7 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    /// The connection with this label; opened, with a new session, if there is none.
+    /// The connection with this label. If there is none, opens it and begins a session.
     fn connected(&mut self, label: &str) -> Result<&mut Connection, Ended> {
         if !self.connections.contains_key(label) {
             self.open(label, &[])?;
@@ -223,14 +223,14 @@ impl<'a> Player<'a> {
         if number == connection.next_xid {
             connection.next_xid = xid::next(number);
         }
-        // A server replies to a ping with the number of pings.
+        // The reply to a ping always has the xid of pings, even if the request had another one.
         let answered = if built.op == OpCode::Ping { xid::PING } else { number };
         connection.pending.push_back((answered, built.op));
         connection.channel.send(&framed(&built.payload(number)));
         Ok(())
     }
 
-    /// Waits for what comes next on a connection.
+    /// Waits for the next frame or text on a connection.
     fn receive(&mut self, label: &str, until: Instant, is_text: bool) -> Result<Received, Ended> {
         let connection = self.connection(label)?;
         let arrived = if is_text {
@@ -271,7 +271,7 @@ impl<'a> Player<'a> {
         let oldest = self.connected(label)?.pending.front().map(|(xid, _)| *xid);
         let received = self.receive(label, until, kind == "text")?;
         let deviation = self.compare(&received, words)?.or_else(|| {
-            // In their order, unless the script says otherwise.
+            // Replies must come in the order of the requests, unless the script names the xid.
             let came: i32 = received.fields.get("xid")?.parse().ok()?;
             let is_reply = received.kind != "event";
             let is_named = words.iter().any(|word| word.starts_with("xid="));
@@ -288,7 +288,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Asks again and again, until a reply is as expected: `until TIME REQUEST = REPLY`.
+    /// Repeats a request until its reply is as expected: `until TIME REQUEST = REPLY`.
     fn until(&mut self, step: &Step, arguments: &[String]) -> Result<(), Ended> {
         let (time, rest) = arguments.split_first().ok_or_else(|| "no time".to_owned())?;
         let end = Instant::now() + duration(time)?;
@@ -304,7 +304,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Skips the case unless a reply is as expected: `given REQUEST = REPLY`.
+    /// Skips the case unless the reply is as expected: `given REQUEST = REPLY`.
     fn given(&mut self, step: &Step, arguments: &[String]) -> Result<(), Ended> {
         let (request, reply) = halves(arguments)?;
         let received = self.ask_words(&step.label, request)?;
@@ -314,7 +314,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// What was expected, unless it came. Values of variables that have none are kept.
+    /// Returns the expectation if it was not met. A variable without a value takes the received one.
     fn compare(&mut self, received: &Received, words: &[String]) -> Result<Option<String>, String> {
         let (kinds, rest) = words.split_first().ok_or("nothing is expected")?;
         if !kinds.split('|').any(|kind| kind == received.kind) {
@@ -340,7 +340,7 @@ impl<'a> Player<'a> {
         Ok(None)
     }
 
-    /// Whether a field is as `name=value` says.
+    /// Whether a field satisfies `name=value`, or another relation.
     fn holds(&mut self, received: &Received, word: &str) -> Result<bool, String> {
         let (name, relation, value) = parts(word).ok_or_else(|| format!("{word}: no relation"))?;
         let Some(actual) = received.fields.get(name) else { return Ok(false) };
@@ -369,7 +369,7 @@ impl<'a> Player<'a> {
         Ok(false)
     }
 
-    /// The words with the values of their variables.
+    /// The words, with variables replaced by their values.
     fn expanded(&self, words: &[String]) -> String {
         let value = |word: &str| self.values.expand(word).unwrap_or_else(|_| word.to_owned());
         let expand = |word: &String| match parts(word) {
@@ -382,7 +382,7 @@ impl<'a> Player<'a> {
 
 const RELATIONS: [&str; 7] = ["!=", "<=", ">=", "=", "<", ">", "~"];
 
-/// The name, the relation and the value of `name=value`. A word that begins with `~` is a path.
+/// The name, relation and value of a word such as `name=value`. A word that begins with `~` is a path, so has none.
 fn parts(word: &str) -> Option<(&str, &str, &str)> {
     let at = word.find(['=', '!', '<', '>', '~']).filter(|at| *at > 0)?;
     let (name, rest) = word.split_at(at);
@@ -390,7 +390,7 @@ fn parts(word: &str) -> Option<(&str, &str, &str)> {
     Some((name, relation, rest.get(relation.len()..)?))
 }
 
-/// Whether a relation holds between texts, or numbers.
+/// Whether a relation holds, between texts or between numbers.
 fn is_related(actual: &str, relation: &str, value: &str) -> Result<bool, String> {
     let number = |text: &str| text.parse::<i64>().map_err(|_| format!("{text} is no number"));
     let order = || Ok::<_, String>(number(actual)?.cmp(&number(value)?));

@@ -1,4 +1,4 @@
-//! Whether there is a server that can be tested, and which.
+//! Finds out whether there is a server that can be tested, and its version.
 
 use std::{
     error, fmt,
@@ -11,16 +11,16 @@ use crate::{
     version::Version,
 };
 
-/// The time for a server to say something.
+/// The time limit for the reply to `srvr`.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Why nothing can be tested, or the tests could not be finished: one line.
+/// Why nothing can be tested, or why the tests could not be finished, in one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unusable {
     /// The options are wrong.
     Usage(String),
-    /// There is no such server, or it cannot be used.
+    /// There is no server, or it cannot be used.
     Server(String),
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Unusable {
 
 impl error::Error for Unusable {}
 
-/// The version of a server, from its reply to `srvr`; `None` if it does not say.
+/// The version of a server, from its reply to `srvr`; `None` if the reply does not contain it.
 pub(crate) fn version(address: &str) -> Result<Option<Version>, Unusable> {
     let mut socket = Socket::open(address)
         .map_err(|error| Unusable::Server(format!("{address}: no connection: {error}")))?;
@@ -45,7 +45,8 @@ pub(crate) fn version(address: &str) -> Result<Option<Version>, Unusable> {
     })
 }
 
-/// Begins a session on the connection `label`, and names what speaks there if it is no server.
+/// Begins a session on the connection `label`. If that fails, the error says what kind of program
+/// replies, if it is known.
 pub(crate) fn begin(player: &mut Player<'_>, label: &str, address: &str) -> Result<(), Unusable> {
     let refuse = |why: &str| Err(Unusable::Server(format!("{address}: {why}")));
     match player.ask(label, "ping") {
@@ -54,7 +55,7 @@ pub(crate) fn begin(player: &mut Player<'_>, label: &str, address: &str) -> Resu
         Err(Ended::Unplayable(why) | Ended::Skipped(why)) => refuse(&why),
         Err(Ended::Deviation { actual, .. }) => {
             let is = |part: &str| actual.contains(part);
-            // "HTTP" and "<htm" as the length of a frame, and an alert of TLS.
+            // The length of the frame is "HTTP" or "<htm", or the frame is a TLS alert.
             if is("[48545450") || is("[3c68746d") {
                 refuse("it speaks HTTP, not ZooKeeper's protocol")
             } else if is("[150301") || is("[150303") {

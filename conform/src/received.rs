@@ -1,4 +1,4 @@
-//! What came from a server, as words that a script can be compared with.
+//! Describes what a server sent, as words that can be compared with a script.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use docent_protocol::{
 
 use crate::value::hex;
 
-/// The bytes of a frame that a report shows.
+/// The largest number of bytes of a frame that a report shows.
 const SHOWN_BYTES: usize = 512;
 
-/// Something that came, or did not.
+/// What was received, or that nothing was.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Received {
     /// `OK` or the name of an error, `event`, `connected`, `refused`, `text`, `closed`, `nothing`, or `garbage`.
@@ -63,7 +63,7 @@ impl Received {
         received
     }
 
-    /// A frame behind the handshake; `op` is the operation of the request with an xid.
+    /// A frame after the handshake. `op` returns the operation of the request with an xid.
     pub(crate) fn frame(payload: &[u8], op: impl FnOnce(i32) -> Option<OpCode>) -> Self {
         let mut reader = Reader::new(payload);
         let mut received = match ReplyHeader::decode(&mut reader) {

@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::{Case, Level};
 
-/// What a case came to.
+/// The outcome of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VerdictKind {
-    /// The server did what it shall.
+    /// The server did what it must.
     Pass,
     /// It did something else.
     Fail,
-    /// The case is about other versions, or needs what is not there.
+    /// The case is about other versions, or needs something that is not available.
     Skip,
 }
 
@@ -23,23 +23,23 @@ pub enum VerdictKind {
 pub struct Verdict {
     /// The name of the case: `GROUP/NAME`.
     pub id: String,
-    /// Its group.
+    /// The group of the case.
     pub group: String,
-    /// How much it matters.
+    /// How much the case matters.
     pub level: Level,
-    /// What the server shall do.
+    /// What the server must do.
     pub about: String,
     /// A class and method of ZooKeeper, or an issue.
     pub source: String,
-    /// What the case came to.
+    /// The outcome of the case.
     pub result: VerdictKind,
-    /// The line of the script that was not true, or why the case was skipped.
+    /// The step of the script that failed, or why the case was skipped.
     pub step: String,
-    /// What was expected there.
+    /// What the step expected.
     pub expected: String,
-    /// What came instead, with its frame.
+    /// What the server sent instead, with the frame.
     pub actual: String,
-    /// The servers that were asked.
+    /// The servers under test.
     pub server: String,
     /// Their version.
     pub version: String,
@@ -63,7 +63,7 @@ impl Verdict {
     }
 }
 
-/// A line; a failure has three more: the step, what was expected, and what came.
+/// A line; a failure has three more: the step, what it expected, and what arrived.
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, level, about, source, step, expected, actual, .. } = self;
@@ -83,9 +83,9 @@ impl fmt::Display for Verdict {
 /// The results of a run, in the order of the cases.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// One for each case.
+    /// The verdicts, one for each case.
     pub verdicts: Vec<Verdict>,
-    /// What was left on the server, because it could not be deleted: paths with the error of each.
+    /// The nodes that could not be deleted and are left on the server: the path of each, with the error.
     pub left: Vec<String>,
 }
 
@@ -97,16 +97,16 @@ impl Report {
         self.verdicts.iter().filter(failed).count()
     }
 
-    /// An array with an object for each case.
+    /// Returns a JSON array with an object for each case.
     ///
     /// # Errors
     ///
-    /// None: all fields are text.
+    /// None in practice, because all fields are text.
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(&self.verdicts)
     }
 
-    /// A JUnit file with a suite for each group.
+    /// Returns a JUnit file with a suite for each group.
     #[must_use]
     pub fn to_junit(&self) -> String {
         let mut text =
@@ -147,7 +147,7 @@ pub(crate) fn count(verdicts: &[Verdict], result: VerdictKind) -> usize {
     verdicts.iter().filter(|one| one.result == result).count()
 }
 
-/// The counts.
+/// The numbers of verdicts, by kind.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |kind| count(&self.verdicts, kind);
@@ -166,7 +166,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Text for XML and HTML, without characters that XML cannot have.
+/// Escapes a text for XML and HTML, and leaves out characters that XML does not allow.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! Requests from the words of a script. Nothing is checked: a script may send what no client should.
+//! Builds requests from the words of a script. Nothing is checked, because a script may send what no client should.
 
 use bytes::BufMut as _;
 use docent_protocol::{
@@ -25,7 +25,7 @@ enum Kind {
 
 use Kind::{Acl, Bool, Data, Int, Long, Text as Str, Texts};
 
-/// A field: its name, its type, and the value that it has if the script gives none.
+/// A field: its name, its type, and its value if the script gives none.
 type Field = (&'static str, Kind, &'static str);
 
 const PATH: Field = ("path", Str, "null");
@@ -43,7 +43,7 @@ const WATCHES: [Field; 4] = [
     ("child", Texts, "empty"),
 ];
 
-/// The operations, by the names of ZooKeeper, with their fields in the order of a script.
+/// The operations by their ZooKeeper names, with their fields in the order of a script.
 const OPERATIONS: &[(&str, OpCode, &[Field])] = &[
     ("create", OpCode::Create, CREATE),
     ("delete", OpCode::Delete, &[PATH, VERSION]),
@@ -101,7 +101,7 @@ const OPERATIONS: &[(&str, OpCode, &[Field])] = &[
     ("closeSession", OpCode::CloseSession, &[]),
 ];
 
-/// The order of the fields on the wire, where it is another than that of a script.
+/// The order of the fields on the wire, where it differs from that of a script.
 const WIRE_ORDER: &[(OpCode, &[&str])] = &[
     (OpCode::CreateTtl, &["path", "data", "acl", "flags", "ttl"]),
     (OpCode::Auth, &["type", "scheme", "auth"]),
@@ -111,12 +111,12 @@ const WIRE_ORDER: &[(OpCode, &[&str])] = &[
 pub(crate) struct Built {
     pub(crate) op: OpCode,
     pub(crate) body: Vec<u8>,
-    /// The xid that the script gives.
+    /// The xid, if the script gives it.
     pub(crate) xid: Option<i32>,
 }
 
 impl Built {
-    /// The request of `OPERATION ARGUMENTS`, or of `op=NUMBER body=hex:...`; `xid=N` may follow.
+    /// Builds a request from `OPERATION ARGUMENTS` or `op=NUMBER body=hex:...`; `xid=N` may follow.
     pub(crate) fn read(words: &[String], values: &Values) -> Result<Self, String> {
         let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut xid = None;
@@ -139,13 +139,13 @@ impl Built {
         Ok(Self { op, body, xid })
     }
 
-    /// Whether it may harm a server.
+    /// Whether the request may harm a server.
     pub(crate) fn is_harmful(&self) -> bool {
         Request::decode(self.op, &mut Reader::new(&self.body))
             .is_ok_and(|request| raw::is_harmful(&request))
     }
 
-    /// The payload of its frame.
+    /// The payload of the request's frame.
     pub(crate) fn payload(&self, xid: i32) -> Vec<u8> {
         let mut payload = Vec::new();
         RequestHeader { xid, op: self.op }.encode(&mut payload);
@@ -159,7 +159,7 @@ fn operation(name: &str) -> Result<(OpCode, &'static [Field]), String> {
     found.map(|(_, op, fields)| (*op, *fields)).ok_or_else(|| format!("{name} is no operation"))
 }
 
-/// The operations between `;`, and the end of the sequence.
+/// Encodes the operations of a multi, which `;` separates, and the end of the sequence.
 fn sequence(words: &[&str], values: &Values) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
     let err = docent_protocol::ErrorCode::SystemError;
@@ -173,7 +173,7 @@ fn sequence(words: &[&str], values: &Values) -> Result<Vec<u8>, String> {
     Ok(body)
 }
 
-/// A record from its fields: by their place, or by `name=value`.
+/// Encodes the fields of a record, which are given by position or as `name=value`.
 fn record(
     op: OpCode,
     fields: &[Field],
@@ -232,7 +232,7 @@ fn put(out: &mut Vec<u8>, kind: Kind, word: &str, values: &Values) -> Result<(),
     Ok(())
 }
 
-/// `SCHEME:ID:PERMS`, where a part may be `null`.
+/// Encodes `SCHEME:ID:PERMS`, where a part may be `null`.
 fn put_acl(out: &mut Vec<u8>, entry: &str) -> Result<(), String> {
     let wrong = || format!("{entry} is not SCHEME:ID:PERMS");
     let (scheme, rest) = entry.split_once(':').ok_or_else(wrong)?;

@@ -1,4 +1,4 @@
-//! Runs the cases on servers.
+//! Runs the cases against servers.
 
 use std::{
     collections::BTreeMap,
@@ -21,16 +21,16 @@ use crate::{
     version::Version,
 };
 
-/// The number of cases at once: most wait for a server.
+/// The number of cases that run at once. It is high because most of them wait for a server.
 const AT_ONCE: usize = 12;
 
-/// The nodes that are deleted in the end, at most.
+/// Above this number of nodes, the final cleanup does not list further children.
 const MAX_NODES: usize = 10_000;
 
-/// The connection that makes and deletes the subtrees of cases.
+/// The label of the connection that creates and deletes the subtrees of cases.
 const HOUSEKEEPER: &str = "housekeeper";
 
-/// What is run, and where.
+/// The cases to run, and the servers.
 #[derive(Debug, Clone)]
 pub struct Options {
     servers: Vec<String>,
@@ -39,12 +39,12 @@ pub struct Options {
     auth: Option<(String, String)>,
     parent: String,
     allows_harm: bool,
-    /// The time for a reply.
+    /// The time limit for a reply.
     pub(crate) patience: Duration,
 }
 
 impl Options {
-    /// All cases, on servers of one ensemble: `HOST:PORT`.
+    /// Selects all cases, on servers `HOST:PORT` of one ensemble.
     pub fn new(servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             servers: servers.into_iter().map(Into::into).collect(),
@@ -57,35 +57,35 @@ impl Options {
         }
     }
 
-    /// Only cases whose name contains this text; `*` stands for any characters.
+    /// Selects only the cases whose names contain this text; `*` stands for any characters.
     #[must_use]
     pub fn only(mut self, pattern: impl Into<String>) -> Self {
         self.only = Some(pattern.into());
         self
     }
 
-    /// The version of the servers. Default: as they say in their reply to `srvr`.
+    /// Sets the version of the servers. By default, it is taken from the reply to `srvr`.
     #[must_use]
     pub const fn version(mut self, version: Version) -> Self {
         self.version = Some(version);
         self
     }
 
-    /// Credentials of the connections that make and delete nodes: a scheme, and what it wants.
+    /// Sets the credentials of the connections that create and delete nodes: a scheme, and the data that it requires.
     #[must_use]
     pub fn auth(mut self, scheme: impl Into<String>, auth: impl Into<String>) -> Self {
         self.auth = Some((scheme.into(), auth.into()));
         self
     }
 
-    /// The node below which everything happens. Default: `/`.
+    /// Sets the node below which the cases run. The default is `/`.
     #[must_use]
     pub fn parent(mut self, path: impl Into<String>) -> Self {
         self.parent = path.into();
         self
     }
 
-    /// Sends requests that may harm the servers, too: some versions end, or lose their log.
+    /// Also sends requests that may harm the servers: some versions crash, or lose their log.
     #[must_use]
     pub const fn allow_harm(mut self) -> Self {
         self.allows_harm = true;
@@ -103,7 +103,7 @@ impl Options {
     }
 }
 
-/// Whether a text contains the parts of a pattern, in their order.
+/// Whether a text contains the parts of a pattern in order.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut rest = Some(text);
     for part in pattern.split('*') {
@@ -112,14 +112,15 @@ fn matches(pattern: &str, text: &str) -> bool {
     rest.is_some()
 }
 
-/// Runs the cases, and reports each verdict as it comes, in the order of the cases.
+/// Runs the cases, and reports each verdict as soon as it is known, in the order of the cases.
 ///
-/// Everything happens below one new node, which is deleted in the end.
+/// Everything happens below a new node, which is deleted at the end.
 ///
 /// # Errors
 ///
-/// One line, if nothing can be tested: no server, something that is none, no permission; or if the servers do not answer any
-/// more in the end. A case that fails is no error.
+/// If nothing can be tested, because there is no server, the program at the address is not a server, or permissions are
+/// missing; or if the servers do not reply any more at the end. The error is one line. A case that fails is not an
+/// error.
 pub fn run(options: &Options, mut report: impl FnMut(&Verdict)) -> Result<Report, Unusable> {
     let cases = case::all().map_err(Unusable::Usage)?;
     let cases: Vec<_> = cases.iter().filter(|case| options.is_chosen(case)).collect();
@@ -135,7 +136,7 @@ pub fn run(options: &Options, mut report: impl FnMut(&Verdict)) -> Result<Report
     };
     let base = format!("{}/docent-conform-{}", options.parent.trim_end_matches('/'), random());
     let mut servers = Servers(options.servers.clone());
-    // Something that is no server is named before its version.
+    // A program that is not a server is reported as such, before its missing version is.
     let mut player = options.player(&mut servers, version.unwrap_or(Version::UNKNOWN), &base);
     probe::begin(&mut player, HOUSEKEEPER, first)?;
     let version = version.ok_or_else(|| {
@@ -172,7 +173,7 @@ fn ask(player: &mut Player<'_>, request: &str, address: &str) -> Result<Received
     })
 }
 
-/// The credentials of all cases, so that their nodes can be deleted, and those of the options.
+/// Adds the credentials that the cases use, so that their nodes can be deleted, and those of the options.
 fn authenticate(options: &Options, player: &mut Player<'_>, address: &str) -> Result<(), Unusable> {
     ask(player, "auth digest conform:conform", address)?;
     if let Some((scheme, auth)) = &options.auth {
@@ -220,7 +221,7 @@ fn play_all(
     verdicts
 }
 
-/// Plays one case in a subtree of its own.
+/// Plays one case in a separate subtree.
 fn judge(options: &Options, case: &Case, version: Version, base: &str) -> Verdict {
     let server = options.servers.join(",");
     let verdict = |result| Verdict::new(case, &server, &version.to_string(), result);
@@ -254,7 +255,7 @@ fn judge(options: &Options, case: &Case, version: Version, base: &str) -> Verdic
     }
 }
 
-/// Deletes a node and everything below it; what stays is added to `left`.
+/// Deletes a node and everything below it. Adds nodes that cannot be deleted to `left`.
 fn delete_all(player: &mut Player<'_>, path: &str, left: &mut Vec<String>) {
     let (mut todo, mut count) = (vec![(path.to_owned(), false)], 0);
     while let Some((path, is_empty)) = todo.pop() {
@@ -281,7 +282,8 @@ fn delete_all(player: &mut Player<'_>, path: &str, left: &mut Vec<String>) {
 /// Eight hexadecimal digits.
 fn random() -> String {
     let mut bytes = [0; 4];
-    // Without randomness of the system, two runs at once meet: the second one says that the node exists.
+    // If the system has no randomness, two concurrent runs choose the same name, and the second one
+    // fails because its node exists.
     let _ = getrandom::fill(&mut bytes);
     hex(&bytes)
 }

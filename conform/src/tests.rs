@@ -1,4 +1,4 @@
-//! The cases on the embedded server, and servers that break one rule.
+//! Runs the cases on the embedded server, and on servers that break a single rule.
 
 use std::{
     cell::RefCell,
@@ -86,7 +86,7 @@ fn the_embedded_ensemble_conforms() {
     }
 }
 
-/// What `docs/KEEPER.md` says of a ClickHouse Keeper is found from outside.
+/// The cases that fail on a ClickHouse Keeper are those that `docs/KEEPER.md` lists.
 #[test]
 fn the_differences_of_a_keeper_are_found() {
     let always = [
@@ -110,7 +110,8 @@ fn the_differences_of_a_keeper_are_found() {
     }
 }
 
-/// Each line of a script whose versions end is about something that the other versions do differently.
+/// A server that is tested as another version fails: steps with a range of versions are about
+/// behaviour that differs outside it.
 #[test]
 fn a_server_of_another_version_is_told_apart() {
     for (version, other) in
@@ -124,7 +125,7 @@ fn a_server_of_another_version_is_told_apart() {
     }
 }
 
-/// What came on each connection, in the order of their opening.
+/// What arrived on each connection, in the order in which they were opened.
 type Tape = Rc<RefCell<Vec<Vec<Arrived>>>>;
 
 /// Records what the servers send.
@@ -172,7 +173,7 @@ impl Channel for Recorded {
     }
 }
 
-/// A server that sends what was recorded, whatever it is asked.
+/// A server that replays a recording, whatever is sent to it.
 struct Replay(VecDeque<Vec<Arrived>>);
 
 struct Replayed(VecDeque<Arrived>);
@@ -199,11 +200,11 @@ fn play(network: &mut dyn Network, case: &Case, version: Version) -> Result<(), 
     Player::new(network, version, format!("/{}", case.id.replace('/', "-"))).play(case)
 }
 
-/// What a server could send in place of something, if it broke one rule.
+/// Variants of a message, as a server could send them if it broke a rule.
 fn lies(arrived: &Arrived) -> Vec<Arrived> {
     match arrived {
         Arrived::Frame(payload) => {
-            // One number, or one character, is another. The rest of long data says no more.
+            // One number or one character is changed. Long data are changed only at their beginning.
             let changed =
                 (3..payload.len().min(256)).step_by(4).chain([payload.len() - 1]).map(|index| {
                     let mut payload = payload.clone();
@@ -218,14 +219,14 @@ fn lies(arrived: &Arrived) -> Vec<Arrived> {
     }
 }
 
-/// No case, and no line of one, is such that nothing can break it.
+/// Each reply of a server matters to its case: some change of it makes the case fail.
 #[test]
 fn each_answer_of_a_server_can_fail_its_case() {
     let server = Embedded::start("3.9");
     let version = Version::parse("3.9.5").unwrap();
     let (mut played, mut unseen) = (0, Vec::new());
     for case in all().unwrap() {
-        // Those wait for timeouts.
+        // These cases wait for timeouts.
         let waits = case.steps.iter().any(|step| step.words.contains(&"until".to_owned()));
         if !case.versions.contains(version) || !case.needs.is_empty() || waits {
             continue;
@@ -263,7 +264,7 @@ fn each_answer_of_a_server_can_fail_its_case() {
     assert!(played > 250, "{played}");
 }
 
-/// Something on a port that replies to each connection with these bytes, and then closes it.
+/// Starts a program that is not a server: it replies to each connection with these bytes and closes it.
 fn something_else(reply: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -333,7 +334,7 @@ fn a_harmful_request_is_not_sent_without_leave() {
 #[test]
 fn reports_have_each_case() {
     let server = Embedded::start("3.8");
-    // Of another version, so that some fail.
+    // A version other than the server's, so that some cases fail.
     let options =
         Options::new([server.address()]).only("acl/").version(Version::parse("3.9.5").unwrap());
     let report = run(&options, |_| {}).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// What the values of a script stand for.
+/// The meaning of `~` and of the variables in a script.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
     /// The subtree of the case.
@@ -23,7 +23,7 @@ impl Values {
         self.variables.contains_key(name)
     }
 
-    /// `~/a`, `$variable`, `$variable+1`, `"text"`, or a literal.
+    /// Expands `~/a`, `$variable`, `$variable+1`, `"text"`, or a literal.
     pub(crate) fn expand(&self, word: &str) -> Result<String, String> {
         if let Some(rest) = word.strip_prefix('~') {
             return Ok(format!("{}{rest}", self.root));
@@ -40,7 +40,7 @@ impl Values {
         Ok(text.unwrap_or(word).to_owned())
     }
 
-    /// A list: the values between commas.
+    /// Expands each value of a list separated by commas.
     pub(crate) fn expand_list(&self, word: &str) -> Result<Vec<String>, String> {
         match word {
             "" | "empty" => Ok(Vec::new()),
@@ -53,7 +53,7 @@ fn sum(value: &str, plus: &str) -> Option<i64> {
     value.parse::<i64>().ok()?.checked_add(plus.parse().ok()?)
 }
 
-/// The longest data of a script, in bytes.
+/// The largest number of bytes that `zeros:` may stand for.
 const MAX_ZEROS: usize = 2 << 20;
 
 /// Bytes from `hex:00ff` or `zeros:1000`, or the bytes of the text.

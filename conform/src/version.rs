@@ -1,8 +1,8 @@
-//! Versions of servers, and the ranges of versions that a case or a line of it is about.
+//! Versions of servers, and the ranges of versions for which a case or a line of it is meant.
 
 use std::fmt;
 
-/// The programs that speak the protocol.
+/// The implementations of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     ZooKeeper,
@@ -17,10 +17,10 @@ pub struct Version {
 }
 
 impl Version {
-    /// Before a server has said its version.
+    /// A placeholder until the server's version is known.
     pub(crate) const UNKNOWN: Self = Self { family: Family::ZooKeeper, number: [0; 3] };
 
-    /// Reads `3.8`, `3.9.5` or `keeper-26.6`.
+    /// Parses `3.8`, `3.9.5` or `keeper-26.6`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text.strip_prefix("keeper-") {
@@ -29,7 +29,7 @@ impl Version {
         }
     }
 
-    /// Reads the reply to `srvr`.
+    /// Parses the reply to `srvr`.
     pub(crate) fn of_status(reply: &str) -> Option<Self> {
         let line = |name: &str| reply.lines().find_map(|line| line.strip_prefix(name));
         let (family, rest) = match line("Zookeeper version: ") {
@@ -51,7 +51,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// The first three numbers of a version; those that are missing are 0.
+/// The first three numbers of a version; missing ones are 0.
 fn read_number(text: &str) -> Option<[u16; 3]> {
     let mut number = [0; 3];
     let mut parts = text.split('.');
@@ -63,7 +63,7 @@ fn read_number(text: &str) -> Option<[u16; 3]> {
     Some(number)
 }
 
-/// A range of versions: `3.6+`, `-3.8` (all patches of 3.8 included), `3.6-3.8`, `keeper`, `zookeeper`.
+/// A range of versions: `3.6+`, `-3.8` (including all patches of 3.8), `3.6-3.8`, `keeper`, `zookeeper`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     family: Option<Family>,

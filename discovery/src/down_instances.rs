@@ -105,7 +105,7 @@ mod tests {
         assert!(!is_down(b"2", 9000), "other fields");
         assert!(!down.is_down("b", || b"1".to_vec(), at(9000)), "another id");
         assert!(!is_down(b"1", 11_000));
-        // The errors before the timeout count no longer.
+        // Errors from before the timeout no longer count.
         down.note("a", b"1".to_vec(), at(11_000));
         assert!(!is_down(b"1", 11_000));
         down.note("a", b"1".to_vec(), at(11_001));
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(down.errors.lock().unwrap().len(), 1, "forgotten");
     }
 
-    /// A serializer of the application's runs without the lock, and any number of errors is counted.
+    /// An application's serializer runs without the lock held, and any number of errors can be counted.
     // Case (Found in docent itself): discovery: the errors of an instance overflowed, and its
     // serializer ran under a lock.
     #[test]

@@ -139,7 +139,7 @@ mod tests {
         let strategy = RoundRobinStrategy::new();
         assert_eq!(picks(&strategy, &["a", "b", "c"], 7), "abcabca");
         assert!(strategy.instance(&instances(&[])).is_none());
-        // Curator's counter is negative after 2^31 picks, and once has no absolute value.
+        // Curator's counter becomes negative after 2^31 picks, and its smallest value has no absolute value.
         let strategy = RoundRobinStrategy { next: AtomicUsize::new(usize::MAX) };
         assert_eq!(picks(&strategy, &["a", "b"], 3), "bab");
     }
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(picks(&strategy, &["a", "b", "c"], 3), "bbb");
         assert_eq!(picks(&strategy, &["a", "c"], 2), "aa");
         assert!(strategy.instance(&instances(&[])).is_none());
-        // Registered anew with other fields: another instance.
+        // Registered again with other fields, it is another instance.
         let strategy = StickyStrategy::new(RoundRobinStrategy::new());
         let one = instances(&["a"]);
         assert_eq!(strategy.instance(&one), Some(Arc::clone(&one[0])));

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use crate::JsonInstanceSerializer;
 
-    /// A view of a cache that has loaded nothing.
+    /// The view of a cache that has not loaded anything.
     #[tokio::test]
     async fn nothing_is_stale_before_the_first_load() {
         let client = Config::new("127.0.0.1:1").unwrap().start().unwrap();

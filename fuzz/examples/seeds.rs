@@ -1,7 +1,7 @@
 //! Writes the seed corpus and the dictionary from the golden frames of real servers:
 //! `cargo run --manifest-path fuzz/Cargo.toml --example seeds`.
 //!
-//! The seed of each kind of frame (target, operation, error, content) is the shortest such frame. The seeds of
+//! There is one seed for each kind of frame (target, operation, error, content), the shortest such frame. The seeds of
 //! `dissector` are whole connections. Files are named `seed-…`; inputs that a fuzzer adds are not committed.
 
 use std::{collections::BTreeMap, fs, path::Path};
@@ -38,7 +38,7 @@ fn main() {
                     add(target, name, &seed);
                 }
                 add("frames", frame.op().map_or_else(|| "other".into(), name_of), bytes);
-                // Connections with the same kinds of frames share one seed.
+                // Connections with frames of the same kinds share one seed.
                 let kind =
                     format!("{}-{}", direction.name(), frame.op().map_or("x".into(), name_of));
                 if !kinds.contains(&kind) {
@@ -100,7 +100,7 @@ fn main() {
     {
         add("connect_string", format!("{number:02}"), text.as_bytes());
     }
-    // Any bytes serve as a seed of the generator.
+    // Any bytes can be a seed of the generator.
     for (number, step) in [1_u32, 3, 7, 31, 127].into_iter().enumerate() {
         let bytes: Vec<u8> = (0..600_u32).map(|at| (at * at * step % 251) as u8).collect();
         add("conversation", number.to_string(), &bytes);
@@ -116,7 +116,7 @@ fn main() {
     println!("{} seeds, {total} bytes", seeds.len());
 }
 
-/// The recording's connections: the operation of the first frame, and all frames.
+/// The connections of the recording: the operation of the first frame, and all frames.
 fn connections(entries: &[Value]) -> Vec<(String, Vec<(Direction, Vec<u8>)>)> {
     let mut connections = BTreeMap::<String, Vec<&Value>>::new();
     for entry in entries {
@@ -142,7 +142,7 @@ fn connections(entries: &[Value]) -> Vec<(String, Vec<(Direction, Vec<u8>)>)> {
         .collect()
 }
 
-/// The seed of a frame for the target of its kind: target, name, bytes.
+/// The seed that a frame gives for its target: target, name, bytes.
 fn seed_of(frame: &Frame<'_>) -> Option<(&'static str, String, Vec<u8>)> {
     let payload = frame.payload.to_vec();
     Some(match &frame.message {
@@ -179,7 +179,7 @@ fn name_of(op: OpCode) -> String {
     op.name().map_or_else(|| op.number().to_string(), str::to_owned)
 }
 
-/// The names of the operations inside a multi, joined.
+/// The joined names of the operations inside a multi.
 fn operations(frame: &Value) -> String {
     let items = frame["body"].as_array().cloned().unwrap_or_default();
     let names =
@@ -198,7 +198,7 @@ fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// The fuzzer's dictionary: numbers with a meaning, big-endian, and words.
+/// The fuzzer's dictionary: significant numbers in big-endian form, and words.
 fn dictionary() -> String {
     let mut text = String::from("# Written by examples/seeds.rs.\n");
     let mut number = |name: &str, bytes: &[u8]| {

@@ -18,10 +18,10 @@ use docent_protocol::{
     request::{Request, RequestHeader},
 };
 
-/// Checks a property for some bytes.
+/// A check of a property for some bytes.
 pub type Check = fn(&[u8]);
 
-/// The targets: the name of each, which is also its corpus directory's, and its check.
+/// The targets. The name of a target is also that of its corpus directory.
 pub const TARGETS: &[(&str, Check)] = &[
     ("frames", frames),
     ("handshake", handshake),
@@ -34,7 +34,7 @@ pub const TARGETS: &[(&str, Check)] = &[
     ("conversation", conversation),
 ];
 
-/// A stream of frames: split frames encode to the same bytes, and no payload exceeds the limit.
+/// A stream of frames: frames that are split off encode to the same bytes, and no payload exceeds the limit.
 pub fn frames(data: &[u8]) {
     for limit in [0, 64, frame::DEFAULT_LIMIT, usize::MAX] {
         let mut rest = data;
@@ -49,7 +49,8 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-/// Checks that a record which decodes also round-trips, in no more bytes than were decoded but for those of `added`.
+/// Checks that a record that decodes also round-trips. The encoding has at most as many bytes as were decoded, plus
+/// `added`.
 fn round_trip<'a, T>(data: &'a [u8], out: &'a mut Vec<u8>, added: fn(&T) -> usize)
 where
     T: Decode<'a> + Encode + PartialEq + std::fmt::Debug,
@@ -58,7 +59,7 @@ where
     let Ok(value) = T::decode(&mut reader) else { return };
     assert_eq!(reader.offset() + reader.rest().len(), data.len());
     value.encode(out);
-    // Encoding writes booleans as 0 or 1.
+    // The bytes may differ, because booleans are encoded as 0 or 1.
     assert!(out.len() <= reader.offset() + added(&value));
     let mut reader = Reader::new(out);
     let again = T::decode(&mut reader).expect("an encoded value decodes");
@@ -132,16 +133,16 @@ pub fn events(data: &[u8]) {
     round_trip::<WatcherEvent<'_>>(data, &mut Vec::new(), |_| 0);
 }
 
-/// The bodies of multi and multiRead, of requests and replies.
+/// The bodies of multi and multiRead requests and replies.
 pub fn multi(data: &[u8]) {
     round_trip::<MultiRequest<'_>>(data, &mut Vec::new(), |_| 0);
-    // The failed read of a ClickHouse Keeper has no record; as ZooKeeper writes it, one of 4 bytes.
+    // A failed read in a reply of a ClickHouse Keeper has no record. In ZooKeeper's encoding, it has one of 4 bytes.
     round_trip::<MultiReply<'_>>(data, &mut Vec::new(), |reply| {
         4 * reply.iter().filter(|result| matches!(result, MultiResult::Error(_))).count()
     });
 }
 
-/// `path::validate` against a second, simple implementation of its rules.
+/// `path::validate`, compared with a second, simple implementation of its rules.
 pub fn path(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let is_good_name = |name: &str| {
@@ -169,7 +170,7 @@ pub fn path(data: &[u8]) {
         assert!(parent.is_none_or(|parent| path::validate(parent).is_ok()));
     }
     if let Some(number) = path::sequence_number(text) {
-        // A negative number may have one leading zero more than Java writes.
+        // A negative number may have one more leading zero than Java writes.
         assert_eq!(text.parse::<i32>(), Ok(number));
         assert!(format!("{number:010}").len() <= text.len());
     }
@@ -200,8 +201,8 @@ fn format_frame(frame: &Frame<'_>) -> String {
 
 const SMALL_LIMIT: usize = 4096;
 
-/// Both directions of a connection, in pieces: the frames do not depend on the split, memory is bounded, and
-/// every frame can be formatted.
+/// Both directions of a connection, in pieces: the frames do not depend on how the bytes are split, memory
+/// is bounded, and every frame can be formatted.
 pub fn dissector(data: &[u8]) {
     let mut whole = Dissector::with_limit(SMALL_LIMIT);
     let mut slow = Dissector::with_limit(SMALL_LIMIT);
@@ -225,7 +226,7 @@ pub fn dissector(data: &[u8]) {
         for byte in piece {
             let mut input = std::slice::from_ref(byte);
             while let Some(frame) = slow.feed(direction, &mut input) {
-                // Text has no frames: it is returned in the pieces that were fed.
+                // Text has no frames: it is returned in the pieces in which it was fed.
                 if matches!(frame.message, Message::Text(_)) {
                     text.extend(frame.payload.iter().map(|b| format!("{b}")));
                 } else {
@@ -243,8 +244,8 @@ pub fn dissector(data: &[u8]) {
     }
 }
 
-/// A generated connection: every frame of one that is not mutated decodes completely, and its requests are
-/// harmless; a mutated one causes no panic.
+/// A generated connection. If it is not mutated, every frame decodes completely and all requests are
+/// harmless. If it is mutated, nothing panics.
 pub fn conversation(data: &[u8]) {
     let mut u = Unstructured::new(data);
     let mutate = u.arbitrary().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! docent-session under any text and any server: what holds whatever somebody configures or sends.
+//! The targets of docent-session: properties that hold for any configuration text and any bytes of a server.
 //!
 //! `session/tests/corpus.rs` includes this file and replays `corpus/` with it.
 
@@ -24,14 +24,14 @@ use docent_session::{
     watch::WatchKind,
 };
 
-/// Something that holds for any bytes.
+/// A check of a property for some bytes.
 pub type Check = fn(&[u8]);
 
-/// The table: a corpus directory's name and its check.
+/// The targets. The name of a target is also that of its corpus directory.
 pub const TARGETS: &[(&str, Check)] = &[("connect_string", connect_string), ("machine", machine)];
 
-/// A connect string that is taken: it has servers, each with a name and a port, its chroot is a path, and
-/// written down again it means the same. One that is refused: the reason is one line.
+/// An accepted connect string has servers, each with a name and a port, its chroot is a path, and its
+/// text parses to the same value. For a refused one, the reason is one line.
 pub fn connect_string(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let parsed: ConnectString = match text.parse() {
@@ -52,10 +52,10 @@ pub fn connect_string(data: &[u8]) {
     assert_eq!(again, parsed);
 }
 
-/// Any calls, any server bytes, any instants: nothing panics, every token comes back exactly once, no alarm
-/// stays due (which would be a busy loop), and the connection is only ever used as the order of calls says.
+/// Any calls, server bytes and instants: nothing panics, every token is returned exactly once, no alarm
+/// stays due (which would be a busy loop), and the connection is used only as the order of calls permits.
 ///
-/// The first byte is the configuration; then come steps of two bytes, some of which take more.
+/// The first byte is the configuration. Then come steps of two bytes, some of which take further bytes.
 pub fn machine(data: &[u8]) {
     let Some((&flags, mut rest)) = data.split_first() else { return };
     let mut scenario = Scenario::new(flags);
@@ -81,7 +81,7 @@ struct Scenario {
     now: Instant,
     given: u32,
     answered: Vec<u32>,
-    /// The xids of requests that were sent on this connection and have no reply.
+    /// The xids of the requests sent on this connection that have no reply yet.
     sent: VecDeque<i32>,
     input: BytesMut,
     connected_to: Option<Host>,
@@ -118,7 +118,7 @@ impl Scenario {
         self.given
     }
 
-    /// Does one thing, and says how many more bytes it took.
+    /// Does one step, and returns how many further bytes it has taken.
     fn step(&mut self, step: u8, argument: u8, rest: &[u8]) -> usize {
         let now = self.now;
         let path = PATHS[usize::from(argument) % PATHS.len()];
@@ -247,7 +247,7 @@ impl Scenario {
         }
     }
 
-    /// What a driver does between two things that happen.
+    /// Does what a driver does between two steps.
     fn settle(&mut self) {
         let now = self.now;
         self.session.handle_input(now, &mut self.input);

@@ -20,14 +20,14 @@ const SECRET: &[u8] = b"the data of somebody else";
 
 const LIMIT: usize = 1 << 24;
 
-/// Number of connections that the input uses.
+/// Number of connections to which the input is sent.
 const CONNECTIONS: u8 = 3;
 
-/// Any bytes on several connections: nothing panics, only complete frames are sent, no client receives
-/// another's private data, the output is bounded by the input, and other clients are still served.
+/// Any bytes on several connections: nothing panics, only complete frames are sent, no client receives another client's
+/// private data, the output is bounded by the input, and other clients are still served.
 ///
-/// The first byte chooses the version. Pieces follow, each of one byte for the connection (above the last one:
-/// time passes), two bytes of length, and the content.
+/// The first byte chooses the version. Then come pieces, each with one byte for the connection, two bytes of
+/// length, and the content. If there is no such connection, time passes instead.
 pub fn server(data: &[u8]) {
     let Some((&version, mut rest)) = data.split_first() else { return };
     let version = Version::ALL[usize::from(version) % Version::ALL.len()];
@@ -37,7 +37,7 @@ pub fn server(data: &[u8]) {
     let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let others: Vec<ConnectionId> =
         (0..CONNECTIONS).filter_map(|_| machine.handle_connect(now, 0, peer)).collect();
-    // One connection has its handshake, so that the fuzzer need not discover it.
+    // One connection gets a handshake here, so that the fuzzer need not discover it.
     handshake(&mut machine, others[1]);
     let mut received = 0;
     while let Some((&[which, high, low], tail)) = rest.split_first_chunk::<3>() {
@@ -57,7 +57,7 @@ pub fn server(data: &[u8]) {
         for id in &others {
             let sent = machine.poll_transmit(*id).unwrap_or_default();
             assert!(!contains(&sent, SECRET), "another client's data");
-            // A reply may be larger than its request by data of the tree, which earlier input created.
+            // A reply may be larger than its request, by the data that earlier input has created.
             assert!(
                 sent.len() <= 4096 + received * received * 64,
                 "{} bytes for {received}",
@@ -68,7 +68,8 @@ pub fn server(data: &[u8]) {
     }
     let read = ReadRequest { path: "/secret".into(), watch: false };
     let reply = call(&mut machine, now, owner, 9, OpCode::GetData, &read);
-    // Without the data: deleteContainer (20) deletes without an ACL check, as the real 3.9 does.
+    // The node may be gone: deleteContainer (20) deletes it without an ACL check, as in the real
+    // 3.9.
     let deletes = version >= Version::V3_9 && data.contains(&20);
     assert!(
         contains(&reply, SECRET) || (deletes && is_error(&reply, ErrorCode::NoNode)),
@@ -76,7 +77,7 @@ pub fn server(data: &[u8]) {
     );
 }
 
-/// A client with a node that only it may read.
+/// A client with a node that no other client may read.
 fn owner(machine: &mut Ensemble) -> ConnectionId {
     let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let id = machine.handle_connect(Duration::ZERO, 0, peer).unwrap();
@@ -127,7 +128,7 @@ fn call(
     reply
 }
 
-/// Whether the header of a reply has this error.
+/// Whether a reply has this error in its header.
 fn is_error(reply: &[u8], error: ErrorCode) -> bool {
     reply.get(16..20).is_some_and(|err| err == error.number().to_be_bytes())
 }
@@ -142,7 +143,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Checks that the bytes are complete frames or the reply to a four-letter word.
+/// Checks that the bytes are complete frames, or the reply to a four letter word.
 fn check_frames(sent: &[u8]) {
     if sent.first().is_some_and(|byte| *byte != 0) {
         assert!(std::str::from_utf8(sent).is_ok(), "neither frames nor text");

@@ -82,7 +82,7 @@ mod tests {
         }
     }
 
-    /// The data of a lock node are for its readers: a free lock is acquired without them.
+    /// The data of a lock node are only for its readers, so a free lock is acquired without them.
     // Case (Found in docent itself): the default data of a lock node, this host's address, were
     // waited for without a limit: with a silent resolver, a free lock was not acquired.
     #[tokio::test]

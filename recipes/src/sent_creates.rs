@@ -102,7 +102,7 @@ mod tests {
         assert!(!creates.may_have_created());
     }
 
-    /// A node of our name was created by us, also when all earlier creates were refused.
+    /// A node with our name was created by us, even if all earlier creates were refused.
     #[test]
     fn an_existing_node_counts_as_created_by_us() {
         let mut creates = SentCreates::default();
@@ -115,7 +115,7 @@ mod tests {
     #[derive(Debug, Clone, Copy)]
     enum Outcome {
         Created,
-        /// The reply is lost; true if it created a node.
+        /// The reply was lost; `true` if the create was applied.
         Unknown(bool),
         Refused,
     }
@@ -146,8 +146,8 @@ mod tests {
 
     proptest! {
         /// The loop of [`crate::protection`]: a create; without a reply, a search; without a result, the next
-        /// create. Abandoned at any point, or completed with a node that is later released, it leaves no node
-        /// behind. Only a held one stays.
+        /// create. Whether it is abandoned at any point, or completes with a node that is later released, no
+        /// node is left. Only a node that is held stays.
         #[test]
         fn no_node_is_left_unless_held(
             rounds in prop::collection::vec(round(), 0..8),
@@ -188,7 +188,7 @@ mod tests {
                     Search::Failed => break,
                 }
             }
-            // The background repeats its search until it is complete.
+            // The background task repeats its search until the search is complete.
             match ours {
                 None => {
                     if creates.may_have_created() {

@@ -1,6 +1,6 @@
-//! docent behind the command line that all measured clients have: `bench_peer HOST:PORT WORKLOAD N EXTRA`
+//! docent behind the command line that all measured clients share: `bench_peer HOST:PORT WORKLOAD N EXTRA`
 //! does N operations and prints one line of JSON. EXTRA is the number in flight of pipelined workloads;
-//! 0 is 1,000 for get-pipe and 200 for the others.
+//! 0 stands for 1,000 for get-pipe and for 200 otherwise.
 //!
 //! | workload | what |
 //! | --- | --- |
@@ -45,9 +45,9 @@ const KIDS: &str = "/bench/kids";
 const CHILDREN: usize = 10_000;
 const DATA: [u8; 100] = [7; 100];
 const CONTENDERS: usize = 8;
-/// The frame that makes the null server drop the connection.
+/// The path whose deletion makes the null server drop the connection.
 const DROP_CONNECTION: &str = "/bench/drop-connection";
-/// Requests in flight while nodes are made; not timed.
+/// Number of requests in flight while nodes are created, which is not timed.
 const SETUP_WINDOW: usize = 500;
 
 fn main() {
@@ -58,7 +58,7 @@ fn main() {
     };
     let runtime = must(builder.worker_threads(2).enable_all().build());
     if std::env::var_os("MT").is_some_and(|value| value == "1") {
-        // So that the measured task is on a worker, and not on the thread that only waits.
+        // Spawned, so that the measured task runs on a worker and not on the thread that waits for it.
         must(runtime.block_on(runtime.spawn(run(arguments))));
     } else {
         runtime.block_on(run(arguments));
@@ -158,8 +158,7 @@ async fn set_pipe(client: &Client, arguments: &Arguments) {
     pipelined(arguments, |_| client.set_data(black_box(NODE), &DATA, None)).await;
 }
 
-/// Keeps a window of requests in flight. They are queued by their calls and answered in order, so they wait in
-/// a queue.
+/// Keeps a window of requests in flight. Calls queue them and the server replies in order, so a queue holds them.
 async fn pipelined<R>(arguments: &Arguments, call: impl Fn(usize) -> Response<R>) {
     run_window(arguments.warm_up(), arguments.window(), &call, None).await;
     let mut timed = Timed::begin(arguments.n / SAMPLED + 1);
@@ -186,7 +185,7 @@ async fn run_window<R>(
         }
         let Some(response) = waiting.front_mut() else { return };
         match response.await {
-            // The future is called by a pointer: no part of it can be optimised away.
+            // The future polls through a function pointer, so the compiler cannot optimise any of its work away.
             Ok(value) => drop(value),
             Err(error) => fail(error),
         }
@@ -201,7 +200,7 @@ async fn run_window<R>(
 
 async fn create_delete_pipe(client: &Client, arguments: &Arguments) {
     ensure(client, ROOT).await;
-    // A window of pairs; the names of those in flight differ.
+    // A window of pairs is in flight, and no two of them use the same name.
     let window = arguments.window();
     let names: Vec<_> = (0..=window).map(|number| format!("/bench/pair-{number}")).collect();
     let name = |index: usize| names.get(index % names.len()).map_or(NODE, String::as_str);
@@ -277,7 +276,7 @@ async fn watch_fanout(client: &Client, arguments: &Arguments) {
         let mut watchers: VecDeque<Watcher> = watch(client, n).await.into();
         let paths: Vec<_> = (0..n).map(watched).collect();
         if let Some(timed) = timed.as_deref_mut() {
-            // The watches are not timed.
+            // The creation of the watches is not timed.
             *timed = Timed::begin(n / SAMPLED + 1);
         }
         let (mut next, mut paths) = (0, paths.iter());
@@ -348,7 +347,7 @@ async fn lock_handoff(client: &Client, arguments: &Arguments) {
     }
 }
 
-/// The number of acquires in all, and the duration of each hand-over.
+/// Acquires the lock this many times in all. Returns the duration of each hand-over.
 async fn hand_off(contenders: &[Client], acquires: usize) -> Vec<Duration> {
     let left = Arc::new(AtomicUsize::new(acquires));
     let released: Arc<Mutex<Option<Instant>>> = Arc::default();
@@ -397,7 +396,7 @@ async fn reconnect_watches(client: &Client, arguments: &Arguments) {
     let watchers = watch(client, arguments.n).await;
     let mut timed = Timed::begin(1);
     let from = Instant::now();
-    // The server drops the connection instead of a reply.
+    // The server drops the connection instead of replying.
     let dropped = client.delete(DROP_CONNECTION, None).await;
     if !dropped.is_err_and(|error| error.kind() == ErrorKind::ConnectionLoss) {
         fail("this server does not drop connections on request");

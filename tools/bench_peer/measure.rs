@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Reads the command line. Ends the process with the usage if it is wrong.
+    /// Reads the command line. If it is wrong, prints the usage and ends the process.
     pub(crate) fn read() -> Self {
         let arguments: Vec<String> = std::env::args().skip(1).collect();
         let [address, workload, n, extra] = arguments.as_slice() else { fail(USAGE) };
@@ -48,7 +48,7 @@ impl Arguments {
 
 const USAGE: &str = "usage: bench_peer HOST:PORT WORKLOAD N EXTRA";
 
-/// Ends the process: a failed measurement has no result.
+/// Ends the process without a result, because a measurement has failed.
 pub(crate) fn fail(why: impl fmt::Display) -> ! {
     eprintln!("bench_peer: {why}");
     exit(2)
@@ -67,7 +67,7 @@ pub(crate) struct Timed {
 }
 
 impl Timed {
-    /// Begins, with room for this number of latencies.
+    /// Begins, with space for this number of latencies.
     pub(crate) fn begin(latencies: usize) -> Self {
         let latencies = Vec::with_capacity(latencies);
         Self { cpu: cpu_time(), began: Instant::now(), latencies }
@@ -115,7 +115,7 @@ impl Timed {
 /// In pipelined workloads, the latency of one in this many operations is recorded.
 pub(crate) const SAMPLED: usize = 16;
 
-/// The current time, if the latency of operation number `index` is recorded.
+/// The current time if the latency of operation number `index` is to be recorded.
 pub(crate) fn sample(index: usize) -> Option<Instant> {
     index.is_multiple_of(SAMPLED).then(Instant::now)
 }
@@ -156,7 +156,7 @@ fn cpu_time() -> (Duration, Duration) {
     (of(usage.user_time()), of(usage.system_time()))
 }
 
-/// Unknown here.
+/// Not measured on this system.
 #[cfg(not(unix))]
 fn cpu_time() -> (Duration, Duration) {
     (Duration::ZERO, Duration::ZERO)

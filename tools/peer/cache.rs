@@ -13,10 +13,10 @@ use super::{
     parts, say,
 };
 
-/// The kept nodes of closed caches, by the name of their storage.
+/// The stored nodes of closed caches, by the name of the storage.
 pub(super) type Storages = Mutex<HashMap<String, Vec<CachedNode>>>;
 
-/// The listener through which the events are reported.
+/// Curator's listener whose events this one imitates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrapper {
     None,
@@ -25,10 +25,11 @@ enum Wrapper {
     NodeCache,
 }
 
-/// How nodes are written.
+/// How the data of nodes are encoded.
 #[derive(Debug, Clone, Copy)]
 struct Format {
-    /// Whether the data are gzip. Data that are not are written as they are, after a `cacheerror` (C41).
+    /// Whether the data are gzip. Data that cannot be decompressed are reported as they are, after a
+    /// `cacheerror` (C41).
     is_compressed: bool,
 }
 
@@ -38,7 +39,7 @@ pub(super) struct CacheObject {
     handle: String,
     cache: Option<CuratorCache>,
     format: Format,
-    /// The name of the storage that keeps the nodes after the close.
+    /// The name of the storage that keeps the nodes when the cache is closed.
     storage: Option<String>,
 }
 
@@ -124,7 +125,7 @@ impl CacheObject {
 }
 
 impl Format {
-    /// Whether the data of a node are compressed as they have to be.
+    /// Whether the data of a node are compressed, if they have to be.
     fn is_valid(self, node: &CachedNode) -> bool {
         let data = node.data().filter(|data| self.is_compressed && !data.is_empty());
         data.is_none_or(|data| gzip::decompress(data).is_some())
@@ -140,7 +141,7 @@ impl Format {
     }
 }
 
-/// Writes the events of a cache.
+/// Reports the events of a cache.
 struct Reporter {
     handle: String,
     root: String,
@@ -194,7 +195,7 @@ impl Reporter {
         })
     }
 
-    /// The events of a listener for all nodes, with its words for created, changed and deleted.
+    /// The line of a listener for all nodes; `words` name a created, a changed and a deleted node.
     fn wrapped(&self, event: &CacheEvent, words: [&str; 3]) -> Option<String> {
         let [added, updated, removed] = words;
         let line = |word: &str, node: &CachedNode| {
@@ -209,7 +210,7 @@ impl Reporter {
         })
     }
 
-    /// The events of direct children. Curator's wrapper reports all descendants (C10).
+    /// The line of a listener for direct children. Curator's wrapper reports all descendants (C10).
     fn child(&self, event: &CacheEvent, node: Option<&CachedNode>) -> Option<String> {
         let is_child = |node: &CachedNode| {
             let below = node.path().strip_prefix(self.root.trim_end_matches('/'));

@@ -1,6 +1,6 @@
 //! The command line of the program.
 //!
-//! Two protocols share it, one of locks and leader recipes and one of the data recipes, whose settings differ:
+//! Two protocols share it, one for locks and leader recipes, the other for the data recipes, and their settings differ:
 //!
 //! | | locks, leader recipes, kept nodes, groups | data recipes, discovery |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | connection timeout | 3000 ms | 5000 ms |
 //! | retries | 5, every 100 ms | 3, every 50 ms |
 //!
-//! `FLAGS` or `SLEEP_MS` chooses the column. Without them, each recipe has the retries of its column. The timeouts are then
-//! those of the left column: they are the client's, which connects before its first verb. `none` is `FLAGS` without a flag.
+//! `FLAGS` or `SLEEP_MS` chooses the column. Without them, each recipe uses the retries of its column, and the timeouts
+//! are those of the left column, because the client connects before its first verb. `none` stands for no flags.
 
 use std::time::Duration;
 
@@ -19,7 +19,6 @@ use docent::{leader::ConnectionStateErrorPolicy, retry::RetryNTimes};
 pub(super) const USAGE: &str = "CONNECT [SESSION_MS [RETRIES [FLAGS | SLEEP_MS [standard|session]]]], \
      FLAGS: none, or lazy, tracker or kept, separated by commas";
 
-/// The arguments, or their defaults.
 pub(super) struct CommandLine {
     pub(super) connect_string: String,
     pub(super) session_timeout: Duration,
@@ -29,7 +28,7 @@ pub(super) struct CommandLine {
     /// The retries of barriers, atomic numbers and service discovery.
     pub(super) data_retries: RetryNTimes,
     pub(super) error_policy: ConnectionStateErrorPolicy,
-    /// Ready at once, without a session.
+    /// Whether the program reports that it is ready at once, without a session.
     pub(super) is_lazy: bool,
     pub(super) tracker: Tracking,
 }
@@ -39,12 +38,12 @@ pub(super) struct CommandLine {
 pub(super) enum Tracking {
     Off,
     On,
-    /// With the addresses of the command line.
+    /// Follows them, but keeps the addresses of the command line.
     Kept,
 }
 
 impl CommandLine {
-    /// Reads the arguments. The error is a text.
+    /// Reads the arguments. The error is a message for the user.
     pub(super) fn read(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut arguments = arguments.peekable();
         let connect_string = arguments.next().ok_or("CONNECT is missing")?;

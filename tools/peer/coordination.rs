@@ -15,7 +15,7 @@ use super::{
     parts,
 };
 
-/// The object of a handle, made by its first verb.
+/// The object behind a handle, created by its first verb.
 pub(super) struct HandleObject {
     peer: Arc<Peer>,
     handle: String,
@@ -30,7 +30,7 @@ enum Kind {
     Value(DistributedAtomicValue),
 }
 
-/// Runs a verb of a number, which both types have.
+/// Runs a verb of an atomic number; both types have the same verbs.
 macro_rules! count {
     ($number:expr, $type:ty, $verb:expr, $args:expr) => {{
         let parse = |text: &str| text.parse::<$type>().map_err(no_number);
@@ -74,7 +74,8 @@ impl HandleObject {
         })
     }
 
-    /// A member whose id begins with 0 to 7 (`#lo`), 8 to f (`#hi`), or the digit of the suffix.
+    /// Creates members until the ID of one fits the suffix: it begins with 0 to 7 (`#lo`), with 8
+    /// to f (`#hi`), or with the digit of the suffix.
     fn member(&self) -> Result<DistributedDoubleBarrier, Failure> {
         let (kind, path) = parts(&self.handle);
         let quantity = kind.trim_start_matches("dbarrier=").parse();

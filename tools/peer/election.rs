@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{Answer, Failure, Object, Peer, Reply, done, has, list, millis, say, text, token};
 
-/// `N id...`, the first marked.
+/// `N id...`; the leader's ID begins with `*`.
 fn ids(participants: &[Participant]) -> String {
     list(participants.iter().map(|participant| {
         let id = token(participant.id.as_bytes());
@@ -40,11 +40,11 @@ pub(super) struct LatchObject {
     name: String,
     latch: Option<LeaderLatch>,
     closing: Arc<AtomicBool>,
-    /// Whether the latch has had its first place.
+    /// Whether the latch has joined the queue. [`Self::settle`] waits for that once.
     is_settled: bool,
 }
 
-/// How long a question about a latch waits for its first place: a driver writes its questions right behind the start.
+/// How long a question about a latch waits until it has joined the queue: a driver asks right after the start.
 const SETTLING: Duration = Duration::from_secs(2);
 
 impl LatchObject {
@@ -65,7 +65,7 @@ impl LatchObject {
         done()
     }
 
-    /// Waits until the latch leads, waits behind another one, or has failed; only once, and not for long.
+    /// Waits, once and for a limited time, until the latch leads, waits behind another participant, or has failed.
     async fn settle(&mut self) {
         let Some(latch) = self.latch.as_ref().filter(|_| !self.is_settled) else { return };
         let settled = async {
@@ -116,7 +116,7 @@ impl Object for LatchObject {
                 };
                 let name = name.clone();
                 return Ok(Reply::Later(Box::pin(async move {
-                    // The participation is over in any case; the background repeats a delete that fails.
+                    // The participation is over even after an error: a background task retries the delete.
                     if let Err(error) = closed.await {
                         eprintln!("recipe_peer: {name}: {error}");
                     }
@@ -136,7 +136,7 @@ async fn wait_for_leadership(latch: LeaderLatch, wait: Option<Duration>) -> Answ
     };
     match timeout(wait, latch.leadership()).await {
         Ok(Ok(_)) => done(),
-        // As Curator's: a close during a wait with a time is no error.
+        // A close during a wait with a time limit is no error, as in Curator.
         Ok(Err(error)) if error.kind() == ErrorKind::Closed => Ok(None),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Ok(None),
@@ -166,14 +166,14 @@ async fn report_changes(
     }
 }
 
-/// How the running term is to end.
+/// How a command ends the running term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Return,
     Interrupt,
 }
 
-/// What the task of a selector and the commands share.
+/// The state that the task of a selector and the commands share.
 struct Terms {
     name: String,
     /// Ends the running term.
@@ -193,7 +193,7 @@ pub(super) struct SelectorObject {
 struct Running {
     selector: LeaderSelector,
     terms: Arc<Terms>,
-    /// Each message is a place in the queue.
+    /// Each message queues the participant once.
     places: mpsc::UnboundedSender<()>,
     task: Mutex<Option<JoinHandle<()>>>,
     stop: watch::Sender<bool>,
@@ -265,7 +265,7 @@ impl Object for SelectorObject {
     }
 }
 
-/// Ends the running term; `None` if none runs within two seconds.
+/// Ends the running term. Returns `None` if none is running within two seconds.
 async fn end_term(terms: &Terms, how: End) -> Option<String> {
     let mut running = terms.end.subscribe();
     let running = running.wait_for(Option::is_some);
@@ -307,7 +307,7 @@ async fn run_terms(
     }
 }
 
-/// One term: it ends by a command, or is dropped when the leadership ends.
+/// Runs one term. It ends by a command, or is dropped when the leadership ends.
 async fn lead(terms: &Terms, leadership: Leadership) {
     let number = terms.count.fetch_add(1, Ordering::AcqRel) + 1;
     let (end, ended) = oneshot::channel();
@@ -315,7 +315,7 @@ async fn lead(terms: &Terms, leadership: Leadership) {
     terms.end.send_replace(Some(end));
     say(&format!("! lead {} {number}", terms.name));
     telling.how = Some(ended.await.unwrap_or(End::Interrupt));
-    // A participant may be queued again from the end of its term on.
+    // The participant may be queued again as soon as its term ends.
     terms.queued.store(terms.requeue, Ordering::Release);
 }
 

@@ -1,4 +1,4 @@
-//! The client itself: its servers, its ensemble and its watches.
+//! The verbs of the client itself: its servers, its ensemble and its watches.
 
 use std::sync::PoisonError;
 
@@ -6,7 +6,7 @@ use docent::{Client, ensemble::Reconfig};
 
 use super::{Answer, Failure, Peer, node_operations::bytes_token};
 
-/// The handle of each is `-`, but for `auth`.
+/// All of them have the handle `-`, except `auth`.
 pub(super) const VERBS: [&str; 5] = ["auth", "ensemble", "listeners", "reconfig", "untrack"];
 
 pub(super) async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer {
@@ -21,7 +21,7 @@ pub(super) async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer 
             drop(peer.tracker.lock().unwrap_or_else(PoisonError::into_inner).take());
             Ok(Some(String::new()))
         }
-        // Of the watches that are left, since there are no listeners.
+        // docent has no listeners, so the number of remaining watches is reported.
         ("listeners", ["-"]) => Ok(Some(peer.client.metrics().watches.to_string())),
         ("reconfig", [_, server]) => {
             let change = Reconfig::Incremental { joining: Some(server), leaving: None };
@@ -32,7 +32,7 @@ pub(super) async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer 
     }
 }
 
-/// The servers that the client chooses from, sorted by their text as Curator sorts them, and its chroot.
+/// The servers that the client chooses from, sorted as text like Curator's, and its chroot.
 fn connect_string(client: &Client) -> String {
     let mut servers: Vec<_> = client.servers().iter().map(ToString::to_string).collect();
     servers.sort_unstable();

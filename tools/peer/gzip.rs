@@ -9,7 +9,7 @@ pub(crate) fn compress(data: &[u8]) -> Vec<u8> {
     encoder.write_all(data).and_then(|()| encoder.finish()).expect("a write into memory")
 }
 
-/// The data of one member; `None` if the bytes are anything else.
+/// Decompresses a single member. Returns `None` for any other bytes.
 pub(crate) fn decompress(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut decoder = GzDecoder::new(bytes);
     let mut data = Vec::new();

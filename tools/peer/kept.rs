@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::{Answer, Failure, Object, Peer, Reply, done, has, list, millis, say, text, token};
 
-/// A mode of the command line, or by its Java name.
+/// A create mode by its name on the command line, or by its Java name.
 pub(super) fn mode(word: &str) -> Result<CreateMode, Failure> {
     Ok(match word {
         "persistent" | "PERSISTENT" => CreateMode::Persistent,

@@ -1,4 +1,4 @@
-//! The kinds of locks, and what they are held by.
+//! The kinds of locks, and of holds.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use tokio::time::timeout;
 /// A lock of any kind.
 #[derive(Clone)]
 pub(super) enum Lock {
-    /// Of the mutex and of the two that are one in a read/write lock.
+    /// The mutex, and both locks of a read/write lock.
     Mutex(InterProcessMutex),
     SemaphoreMutex(InterProcessSemaphoreMutex),
     Strict(StrictMutex),
     Semaphore(InterProcessSemaphoreV2),
-    /// An election, in which a hold is a part that leads.
+    /// An election: its leader holds the lock.
     Latch(Client, String, LeaderOptions),
 }
 
 impl Lock {
-    /// Acquires the lock; of a semaphore this number of leases, the last of which is the first to be released.
+    /// Acquires the lock. Of a semaphore, acquires this number of leases; the last one is released first.
     pub(super) async fn acquire(
         &self,
         owner: &Owner,
@@ -60,7 +60,7 @@ impl Lock {
                     Some(wait) => timeout(wait, latch.leadership()).await.ok().transpose(),
                 };
                 if !matches!(leads, Ok(Some(_))) {
-                    // The background deletes the node.
+                    // If this fails, a background task deletes the node.
                     let _ = latch.close().await;
                 }
                 return Ok(leads?.map(|leadership| Hold::Part(latch, leadership)));
@@ -80,7 +80,7 @@ impl Lock {
     }
 }
 
-/// A lock's guard, or a part in an election that leads.
+/// The guard of a lock, or a participation in an election that leads.
 pub(super) enum Hold {
     Lock(LockGuard),
     Part(LeaderLatch, Leadership),

@@ -1,10 +1,10 @@
-//! Locks: the handle `KIND:PATH[#x]`, KIND one of `mutex`, `semmutex`, `read`, `write`, `sem=N`, `strict`, `latch`, which takes part
-//! in an election, and `renewed`, a mutex whose proven bound is renewed every two seconds.
+//! Locks: the handle `KIND:PATH[#x]`. KIND is `mutex`, `semmutex`, `read`, `write`, `sem=N`, `strict`, `latch`, which
+//! takes part in an election, or `renewed`, a mutex whose proven bound is renewed every two seconds.
 //!
 //! Handles that differ by `#x` are different owners of one lock object, and `read:P#x` and `write:P#x` are one owner.
-//! `acquire HANDLE [WAIT_MS|- [LEASES]]` waits for that time, and acquires that number of leases of a semaphore.
-//! `proven HANDLE` reports the proven bound of a hold, `guarded HANDLE PATH DATA` writes a node while it is held. `cpu` reports
-//! the CPU time, in nanoseconds.
+//! `acquire HANDLE [WAIT_MS|- [LEASES]]` waits for at most that time, and acquires that number of leases of a
+//! semaphore. `proven HANDLE` reports the proven bound of a hold, and `guarded HANDLE PATH DATA` writes a node while
+//! the lock is held. `cpu` reports the CPU time of this process, in nanoseconds.
 
 use std::{
     collections::HashMap,
@@ -30,7 +30,7 @@ use super::{
     parts, say,
 };
 
-/// The verbs of a handle.
+/// The verbs that take a handle.
 pub(super) const VERBS: [&str; 9] = [
     "acquire",
     "release",
@@ -43,22 +43,22 @@ pub(super) const VERBS: [&str; 9] = [
     "revocable",
 ];
 
-/// The verbs without a handle, beside [`cancel`].
+/// The verbs without a handle, apart from [`cancel`].
 pub(super) const OTHER_VERBS: [&str; 4] = ["cpu", "revoke", "multi", "multirelease"];
 
-/// Of `renewed` handles.
+/// How often the proven bound of a `renewed` handle is renewed.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The state that handles share.
 #[derive(Default)]
 pub(super) struct Locks {
-    /// By kind and path: handles that differ by their suffix share the lock object.
+    /// By kind and path: handles that differ only by their suffix share the lock object.
     objects: HashMap<String, Lock>,
-    /// By path: of both kinds of handles.
+    /// By path: the handles `read:P` and `write:P` share one.
     read_write: HashMap<String, InterProcessReadWriteLock>,
     /// By lock and suffix.
     owners: HashMap<String, Owner>,
-    /// The canceller of the running acquire, by handle.
+    /// Notified to cancel the running acquire of a handle.
     running: HashMap<String, Arc<Notify>>,
 }
 
@@ -111,7 +111,7 @@ impl Locks {
     }
 }
 
-/// Drops the acquire of a handle that is running.
+/// Cancels the running acquire of a handle.
 pub(super) fn cancel(peer: &Peer, handle: &str) -> Answer {
     let running = lock(&peer.locks).running.remove(handle);
     running.ok_or_else(|| Failure::command("no acquire is running"))?.notify_one();
@@ -205,7 +205,7 @@ impl LockObject {
         self.peer.client.server().map_or_else(|| "-".to_owned(), |server| server.to_string())
     }
 
-    /// The hold to be released. With the last guard of a lock, its hold ends.
+    /// Takes the guard to release. With the last one, the hold of the lock ends.
     fn last(&mut self) -> Result<Hold, Failure> {
         let hold = self.holds.pop().ok_or_else(not_owner)?;
         if self.holds.is_empty() {
@@ -216,7 +216,7 @@ impl LockObject {
     }
 
     async fn answer(&mut self, verb: &str, args: &[String]) -> Answer {
-        // The clock is read first: a process that is stopped after it answers late, with an early time.
+        // The clock is read first: a process that is stopped after that replies late, but with the earlier time.
         let now = monotonic_nanos();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let hold = self.holds.last();
@@ -284,15 +284,15 @@ impl Object for LockObject {
     }
 }
 
-/// Whether a hold was released while it was still there: that is no loss.
+/// Whether a lock was still held when it was released: then it was not lost.
 #[derive(Default)]
 struct Released {
     while_held: AtomicBool,
     over: Notify,
 }
 
-/// Reports the loss of a hold, by the claim on its session: `LockGuard::lost` would watch the lock node, and Curator,
-/// whose frames are compared with these, does not.
+/// Reports the loss of a hold from the claim on its session. `LockGuard::lost` would watch the lock node; Curator
+/// does not, and its frames are compared with these.
 fn report_loss(client: &Client, handle: &str, guard: &LockGuard) -> Arc<Released> {
     let session = client.session().filter(|lease| lease.session_id() == guard.session_id());
     let claim = session.map(|lease| lease.claim()).filter(|_| guard.is_held());

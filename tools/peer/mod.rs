@@ -1,15 +1,18 @@
-//! What `lock_peer` and `recipe_peer` are: a client that runs locks, leader recipes, kept nodes, groups, caches, barriers, atomic
-//! numbers and service discovery on command, to be driven by a program: so that clients in different languages can use one
-//! node, and be compared on the wire.
+//! The program behind `lock_peer` and `recipe_peer`: a client that runs locks, leader recipes, kept nodes, groups,
+//! caches, barriers, atomic numbers and service discovery on command. A test drives it, so that clients in different
+//! languages can use the same nodes and be compared on the wire.
 //!
-//! Commands `ID VERB ARGS...` on standard input, a line each; `ID ok [RESULT]`, `ID false` (out of time) or `ID err KIND TEXT` on
-//! standard output, and events `! ...` at any time. The verbs of one object run in order, those of different objects at the
-//! same time; `cancel HANDLE` drops an acquire of a lock, or another object in the middle of a verb. `-` is an empty text. `command_line.rs` has the arguments and their defaults.
+//! Standard input has a command `ID VERB ARGS...` on each line. Standard output has the replies `ID ok [RESULT]`,
+//! `ID false` (timed out) and `ID err KIND TEXT`, and at any time events `! ...`. The verbs of one object run in order,
+//! those of different objects concurrently. `cancel HANDLE` drops the running acquire if the handle is that of a lock;
+//! any other object is dropped, even in the middle of a verb. `-` is an empty text. `command_line.rs` has the arguments
+//! and their defaults.
 //!
-//! From the environment: `LOCK_PEER_DATA`, what nodes say by default; `LOCK_PEER_LOCK_DATA`, what lock nodes say;
-//! `LOCK_PEER_NAMESPACE`, that of locks; `LOCK_PEER_CONNECTION_MS`, the connection timeout; `LOCK_PEER_OPTIONS`, a list of `no-containers`, `pipelined`, and `direct`: each address is one server. With `LOCK_PEER_TIMES`
-//! each line begins with `@NANOS`, of the machine's monotonic clock when it was written, and the answer to `held` ends with
-//! the time at which the question was taken up, and the server of the client.
+//! Environment variables: `LOCK_PEER_DATA` is the default data of nodes, `LOCK_PEER_LOCK_DATA` the data of lock nodes;
+//! `LOCK_PEER_NAMESPACE` is the namespace of locks; `LOCK_PEER_CONNECTION_MS` is the connection timeout;
+//! `LOCK_PEER_OPTIONS` is a list of `no-containers`, `pipelined`, and `direct`: each address is one server. With
+//! `LOCK_PEER_TIMES`, each line begins with `@NANOS`, the machine's monotonic clock when it was written, and the reply
+//! to `held` ends with the time at which the command was handled, and with the client's server.
 
 mod cache;
 mod command_line;
@@ -49,13 +52,13 @@ use tokio::{
     task::AbortHandle,
 };
 
-/// What a verb answers: a result, or `None` when its time is up.
+/// The outcome of a verb: a result, or `None` if it timed out.
 type Answer = Result<Option<String>, Failure>;
 
-/// Runs later, while the next verbs of the same object run.
+/// A reply that is computed while the next verbs of the same object run.
 type Later = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// Why a verb failed: the kind and a text.
+/// Why a verb failed: the kind of the error, and a text.
 struct Failure(String, String);
 
 impl From<Error> for Failure {
@@ -78,19 +81,19 @@ impl Failure {
         Self("IllegalState".to_owned(), format!("{name} is not started"))
     }
 
-    /// Of a write: says whether it may have been applied.
+    /// The error of a write, whose text begins with the outcome.
     fn of_write(error: Error) -> Self {
         Self(format!("{:?}", error.kind()), format!("{:?} {error}", error.outcome()))
     }
 }
 
-/// A verb's immediate answer, or one that takes its time.
+/// The reply to a verb: at once, or later.
 enum Reply {
     Now(Answer),
     Later(Later),
 }
 
-/// One object of the command line.
+/// An object that commands name.
 trait Object: Send + 'static {
     /// Runs a verb.
     fn run(
@@ -100,18 +103,18 @@ trait Object: Send + 'static {
     ) -> impl Future<Output = Result<Reply, Failure>> + Send;
 }
 
-/// What all objects are made from.
+/// The state from which objects are made.
 struct Peer {
     client: Client,
     tracker: Mutex<Option<EnsembleTracker>>,
-    /// Of locks, leader recipes, kept nodes and groups.
+    /// The retry policy of locks, leader recipes, kept nodes and groups.
     leader_retries: RetryNTimes,
-    /// Of locks, leader recipes, kept nodes and groups.
+    /// The options of locks, leader recipes, kept nodes and groups.
     leader_options: LockOptions,
-    /// Of barriers, atomic numbers and service discovery.
+    /// The options of barriers, atomic numbers and service discovery.
     data_options: LockOptions,
     error_policy: ConnectionStateErrorPolicy,
-    /// Whether `children`, `create`, `get` and `set` are those of `nodes.rs`.
+    /// Whether this is `lock_peer`, whose `children`, `create`, `get` and `set` are the verbs of `nodes.rs`.
     is_lock_peer: bool,
     storages: cache::Storages,
     locks: Mutex<locks::Locks>,
@@ -125,7 +128,7 @@ impl Peer {
     }
 }
 
-/// Runs the program of this name until its input ends.
+/// Runs a program, which messages call by this name, until its input ends.
 pub(crate) async fn run(program: &str) {
     let peer = match CommandLine::read(env::args().skip(1)).and_then(|line| start(program, &line)) {
         Ok(peer) => Arc::new(peer),
@@ -142,7 +145,7 @@ pub(crate) async fn run(program: &str) {
             [] => {}
             [id] => answer(id, Err(Failure::command("a verb is missing"))),
             [id, verb] if verb == "close" => close(&peer, Some(id)).await,
-            // At once: the handle is busy with what is cancelled.
+            // Not queued: the object is busy with the verb that is cancelled.
             [id, verb, handle] if verb == "cancel" && is_object(handle) => {
                 let object: Option<Commands> = objects.remove(handle);
                 object.inspect(|object| object.task.abort());
@@ -226,7 +229,7 @@ fn start(program: &str, command_line: &CommandLine) -> Result<Peer, String> {
 /// Objects whose verbs are `KIND VERB NAME`.
 const NAMED: [&str; 5] = ["latch", "selector", "pnode", "ttlnode", "group"];
 
-/// How handles of objects other than locks begin. Their verbs are `VERB HANDLE`.
+/// The prefixes of handles of objects other than locks. Their verbs are `VERB HANDLE`.
 const HANDLES: [&str; 7] =
     ["cache:", "disc:", "barrier:", "dbarrier=", "along:", "aint:", "avalue:"];
 
@@ -235,13 +238,13 @@ fn is_object(handle: &str) -> bool {
     HANDLES.iter().any(|kind| handle.starts_with(kind))
 }
 
-/// The commands of an object, and its task.
+/// The queue of an object's commands, and the task that runs them.
 struct Commands {
     sender: mpsc::UnboundedSender<(String, String, Vec<String>)>,
     task: AbortHandle,
 }
 
-/// Gives a command to its object, which the first one makes.
+/// Queues a command for its object. The first command creates the object.
 fn queue(
     peer: &Arc<Peer>,
     objects: &mut HashMap<String, Commands>,
@@ -255,12 +258,12 @@ fn queue(
         }
     }
     if let Some(commands) = objects.get(&key) {
-        // The task of an object ends with the program.
+        // The task of an object runs until the program ends, so its queue is not closed.
         let _ = commands.sender.send((id.to_owned(), verb.to_owned(), args.to_vec()));
     }
 }
 
-/// Starts the task of an object: `KIND NAME`, or a handle.
+/// Starts the task of an object. The key is `KIND NAME`, or a handle.
 fn new_object(peer: &Arc<Peer>, key: &str) -> Result<Commands, Failure> {
     let (peer, handle) = (Arc::clone(peer), key.to_owned());
     if let Some((kind, name)) = key.split_once(' ') {
@@ -300,7 +303,7 @@ fn start_object(mut object: impl Object) -> Commands {
     Commands { sender, task: task.abort_handle() }
 }
 
-/// A verb without an object.
+/// Runs a verb that has no object.
 async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer {
     if peer.is_lock_peer && nodes::VERBS.contains(&verb) {
         nodes::command(&peer.client, verb, args).await
@@ -340,7 +343,7 @@ fn parts(handle: &str) -> (&str, &str) {
     (kind, rest.split('#').next().unwrap_or_default())
 }
 
-/// The number of milliseconds of an argument.
+/// Parses an argument in milliseconds.
 fn millis(text: &str) -> Result<Duration, Failure> {
     let millis: i64 = text
         .parse()
@@ -348,12 +351,12 @@ fn millis(text: &str) -> Result<Duration, Failure> {
     Ok(Duration::from_millis(millis.try_into().unwrap_or(0)))
 }
 
-/// A text of the command line, where `-` is empty.
+/// A text from the command line, where `-` is the empty text.
 fn text(argument: &str) -> String {
     if argument == "-" { String::new() } else { argument.to_owned() }
 }
 
-/// A text of an answer, where `-` is empty.
+/// A text of a reply, where `-` is the empty text.
 fn token(bytes: &[u8]) -> String {
     if bytes.is_empty() { "-".to_owned() } else { String::from_utf8_lossy(bytes).into_owned() }
 }
@@ -362,7 +365,7 @@ fn has(options: &[String], wanted: &str) -> bool {
     options.iter().any(|option| option == wanted)
 }
 
-/// `lazy`: ready at once, without a session.
+/// Reports the states of the client. If `lazy`, it is ready at once, without a session.
 async fn report_states(client: Client, lazy: bool) {
     let mut states = client.states();
     let mut ready = lazy;

@@ -1,8 +1,8 @@
 //! Plain operations on nodes, for the set-up and the checks of the data recipes.
 //!
-//! `settled [WATCHES]` is answered when the client has no pending request, and this number of watches.
+//! `settled [WATCHES]` replies when the client has no pending request, and this number of watches.
 //!
-//! Bytes are one token: `-` none, `""` zero bytes, `0x...` hex, any other token its own bytes.
+//! Bytes are one token: `-` for none, `""` for zero bytes, `0x...` for hex; any other token stands for itself.
 
 use std::time::Duration;
 
@@ -116,7 +116,7 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
             let stat = client.exists(path).await.map_err(failure)?;
             Ok(Some(stat.is_some().to_string()))
         }
-        // Watches a node, and does not listen.
+        // Watches a node, but ignores the event.
         ("watch", [path]) => {
             let (_, watcher) = client.get_data_and_watch(path).await.map_err(failure)?;
             watcher.forget();
@@ -126,7 +126,7 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
             client.check_watches(path, WatcherType::Any).await.map_err(failure)?;
             done()
         }
-        // At once without a connection.
+        // Without a connection, replies at once.
         ("sync", []) if !client.state().get().is_some_and(|state| state.is_connected()) => Ok(None),
         ("sync", []) => {
             client.sync("/").await.map_err(failure)?;

@@ -1,9 +1,9 @@
-//! Verbs of single nodes, without retries: plain, synced and fenced reads, and writes.
+//! Verbs for single nodes, without retries: plain, synced and fenced reads, and writes.
 //!
-//! `create PATH DATA`; `set PATH DATA VERSION` (`-1`: any), answered with `VERSION MZXID SESSION`; `get PATH`, `syncget PATH`
-//! and `fencedget PATH FENCE`, answered with `VERSION MZXID SESSION DATA`. A fenced read is one behind a write of the
-//! same session to another node, so it is linearizable. SESSION is `-` if the session has changed meanwhile. An error of
-//! a write is `ID err KIND OUTCOME TEXT`, OUTCOME one of `NotApplied` and `Unknown`.
+//! `create PATH DATA`; `set PATH DATA VERSION` (`-1`: any), which replies `VERSION MZXID SESSION`; `get PATH`,
+//! `syncget PATH` and `fencedget PATH FENCE`, which reply `VERSION MZXID SESSION DATA`. A fenced read follows a write
+//! of the same session to the node FENCE, so it is linearizable. SESSION is `-` if the session has changed meanwhile.
+//! The error of a write is `ID err KIND OUTCOME TEXT`, with the OUTCOME `NotApplied` or `Unknown`.
 
 use docent::{Client, CreateMode, Stat};
 
@@ -40,7 +40,7 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
                 Ok(_) => client.get_data(path).await,
                 Err(error) => Err(error),
             };
-            // In different sessions, the write and the read may be of different servers.
+            // In another session, the read may reach another server than the write.
             if before.is_none() || session(client) != before {
                 let text = "the write and the read were of two sessions";
                 return Err(Failure("SessionChanged".to_owned(), text.to_owned()));

@@ -1,18 +1,18 @@
-//! The lines on standard output, and the clocks whose times they have.
+//! The lines on standard output, and the clocks that time them.
 
 use std::{env, io::Write as _, process::exit, sync::LazyLock};
 
 use super::{Answer, Failure};
 
-/// Whether lines have times: `LOCK_PEER_TIMES`.
+/// Whether lines begin with a time: `LOCK_PEER_TIMES`.
 pub(super) static HAS_TIMES: LazyLock<bool> =
     LazyLock::new(|| env::var_os("LOCK_PEER_TIMES").is_some());
 
-/// One line, at once.
+/// Writes a line and flushes it.
 pub(super) fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let time = if *HAS_TIMES { format!("@{} ", monotonic_nanos()) } else { String::new() };
-    // Without a reader there is nothing left to do.
+    // Without a reader, there is nothing left to do.
     if writeln!(out, "{time}{line}").and_then(|()| out.flush()).is_err() {
         exit(0);
     }

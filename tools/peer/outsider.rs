@@ -1,4 +1,4 @@
-//! Verbs without an object: plain requests.
+//! Verbs without an object: plain requests to nodes.
 
 use docent::{Acl, Client, CreateMode, CreateOptions, Perms};
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use xtask::{Result, workspace::cargo};
 
-/// Fails if a library does not compile.
+/// Runs the test that writes the lists. It fails if a library does not compile.
 pub(crate) fn run() -> Result<ExitCode> {
     let mut test = cargo();
     test.args(["test", "--quiet", "--package", "docent-tests", "--test", "repository", "api::"]);

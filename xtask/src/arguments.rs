@@ -12,7 +12,8 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Reads a command line. `flags` are the options without a value, `options` those with one; others are refused.
+    /// Parses a command line. `flags` are the options without a value, `options` those with one; any other option
+    /// is an error.
     pub fn parse<Word: AsRef<str>>(
         words: &[Word],
         flags: &[&str],
@@ -42,7 +43,7 @@ impl Arguments {
         self.words.iter().map(String::as_str).collect()
     }
 
-    /// Whether an option is there.
+    /// Whether an option is given.
     pub fn flag(&self, name: &str) -> bool {
         self.options.contains_key(name)
     }
@@ -52,7 +53,7 @@ impl Arguments {
         self.options.get(name).map(String::as_str)
     }
 
-    /// The value of an option, or its default.
+    /// The value of an option, or `default` if it is not given.
     pub fn number<T: FromStr>(&self, name: &str, default: T) -> Result<T> {
         let Some(text) = self.text(name) else { return Ok(default) };
         text.parse().map_err(|_| format!("--{name} {text}: must be a number").into())

@@ -1,4 +1,4 @@
-//! `cargo xtask bench` and `cargo xtask bench-locks`: build the program in `benches`, and run it.
+//! `cargo xtask bench` and `cargo xtask bench-locks`: build the program in `benches` and run it.
 
 use std::process::{Command, ExitCode};
 
@@ -10,7 +10,7 @@ use xtask::{
 
 use crate::packages;
 
-/// The programs that lock services need, and the Debian packages that have them.
+/// The programs of the lock services, and the Debian packages that contain them.
 const PROGRAMS: [(&str, &str); 7] = [
     ("redis-server", "redis-server"),
     ("etcd", "etcd-server"),
@@ -21,7 +21,7 @@ const PROGRAMS: [(&str, &str); 7] = [
     (PROTOC, "protobuf-compiler"),
 ];
 
-/// The compiler that the build of etcd-client runs.
+/// The protobuf compiler, which the build of etcd-client runs.
 const PROTOC: &str = "protoc";
 
 /// Measures docent beside other clients and Curator, and writes a section of docs/BENCHMARKS.md.
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
 
 /// Measures lock services, and writes docs/LOCK-SERVICES.md; with `--fault`, runs one fault and prints its values.
 pub(crate) fn run_locks(arguments: &[String]) -> Result<ExitCode> {
-    // The rows of services whose programs are missing say so.
+    // The report marks the services whose programs are missing.
     let missing: Vec<_> = PROGRAMS.iter().filter(|(program, _)| find(program).is_none()).collect();
     if !missing.is_empty() && arguments != ["report"] {
         let packages: Vec<_> = missing.iter().map(|(_, package)| *package).collect();

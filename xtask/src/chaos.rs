@@ -1,4 +1,4 @@
-//! `cargo xtask chaos`: builds the program in `tools/chaos`, and runs it. docs/CHAOS.md is its guide.
+//! `cargo xtask chaos`: builds the program in `tools/chaos` and runs it. docs/CHAOS.md describes it.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -19,12 +19,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// What a run needs and this machine lacks.
+/// Fails with what a run needs and this machine lacks.
 pub(crate) fn requirements() -> Result<()> {
     check(&program()?)
 }
 
-/// Runs the short plan that belongs to all tests, and returns whether it found no violation.
+/// Runs the short plan that is part of all tests. Returns whether no rule was violated.
 pub(crate) fn test() -> Result<bool> {
     let mut command = Command::new(program()?);
     command.args(["--minutes", "2", "--seed", "4", "--report"]);
@@ -37,7 +37,7 @@ fn program() -> Result<PathBuf> {
     Ok(xtask::workspace::target()?.join("debug/docent-chaos"))
 }
 
-/// The rights first: without them, packages are of no use.
+/// Checks the rights before it fetches packages, which are of no use without the rights.
 fn check(program: &PathBuf) -> Result<()> {
     let output = Command::new(program).arg("--requirements").output()?;
     if !output.status.success() {

@@ -7,7 +7,7 @@ use xtask::Result;
 use crate::{deny, packages, report::Report, semver, sim};
 use xtask::workspace::{LIBRARIES, cargo_with, is_ci, root};
 
-/// Runs every check, also after one has failed.
+/// Runs every check, even after one has failed.
 pub(crate) fn run() -> Result<ExitCode> {
     let mut report = Report::default();
     let kerberos = packages::kerberos();
@@ -42,7 +42,7 @@ fn checks(has_gssapi: bool) -> Vec<(&'static str, Command)> {
             "lints of docent-session without a runtime, with SASL",
             clippy(&format!("{session} --features sasl")),
         ),
-        // The tests enable it for themselves, with the recipes.
+        // The package of the tests enables this feature only together with the recipes.
         ("lints of docent with the feature blocking alone", clippy(blocking)),
         ("documentation", documentation(has_gssapi)),
     ];
@@ -51,10 +51,10 @@ fn checks(has_gssapi: bool) -> Vec<(&'static str, Command)> {
         let fuzz = cargo_with(&["check", "--manifest-path", "fuzz/Cargo.toml"]);
         checks.push(("fuzz targets", fuzz));
     }
-    // Another, whose dependencies take too long to build for its lints.
+    // Also separate. Its lints are not checked, because its dependencies take too long to build.
     let format = cargo_with(&["fmt", "--manifest-path", "benches/Cargo.toml", "--check"]);
     checks.push(("format of the benchmarks", format));
-    // A separate workspace too, with compiler flags of its own.
+    // Also separate, with other compiler flags.
     let in_sim = |arguments: &[&str]| {
         let mut command = sim::cargo_in_sim();
         command.args(arguments);
@@ -90,7 +90,8 @@ pub(crate) fn package() -> Result<ExitCode> {
     Ok(if command.status()?.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The pages as docs.rs builds them: each item with the feature that it needs, which takes an unstable feature of rustdoc.
+/// Builds the pages as docs.rs does: each item with the feature that it needs, which takes an unstable feature of
+/// rustdoc.
 fn documentation(has_gssapi: bool) -> Command {
     let mut command = cargo_with(&["doc", "--no-deps", "--lib", "--all-features"]);
     let gssapi = has_gssapi.then_some(packages::GSSAPI);

@@ -21,7 +21,7 @@ impl Container {
             return Err("docker engine not running".into());
         }
         let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
-        // A project for this process, so that concurrent runs neither share nor stop one server.
+        // The project name is unique, so that concurrent runs neither share nor stop a server.
         let container = Self { project: format!("docent-test-{}", std::process::id()), address };
         let status =
             container.compose().args(["up", "--detach", "--wait", "standalone"]).status()?;

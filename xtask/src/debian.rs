@@ -1,7 +1,8 @@
 //! Debian packages for the tests, unpacked below `target/debian`: no root is needed, and nothing is installed.
 //!
-//! Each group of packages is a directory there, with the files of the packages and of those dependencies that the system
-//! lacks. A process finds them by its environment, so xtask starts itself again with another one.
+//! Each group of packages has a directory there, with the files of the packages and of their dependencies that the
+//! system lacks. Processes find them through environment variables, so xtask executes itself again with these variables
+//! set.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -13,13 +14,14 @@ use xtask::Result;
 use xtask::command::{output, succeeds};
 use xtask::workspace::root;
 
-/// The directories whose environment this process has.
+/// The variable that lists the directories whose environment this process already has.
 const ENTERED: &str = "DOCENT_DEBIAN";
 
-/// Continues with the environment of the groups that were fetched. Returns if there are none, or if this process has it.
+/// Executes xtask again with the environment of the fetched groups. Returns if there are none, or if this process has
+/// it.
 pub(crate) fn enter() -> Result<()> {
     let mut groups = entries(&directory());
-    // Another process is unpacking one that has an extension.
+    // A directory with an extension is being unpacked by another process.
     groups.retain(|group| group.extension().is_none());
     groups.sort();
     let entered = env::join_paths(&groups)?;
@@ -31,7 +33,8 @@ pub(crate) fn enter() -> Result<()> {
     replace_this_process(again)
 }
 
-/// Fetches the packages of a group, whose absence `missing` describes, and continues with them: it returns errors only.
+/// Fetches the packages of a group and executes xtask again with them, so it returns only if that fails. `missing` is
+/// the text of the error that they are to resolve.
 pub(crate) fn fetch(missing: &str, group: &str, packages: &[&str]) -> Result<()> {
     let install = format!("on Debian and Ubuntu, `apt-get install {}`", packages.join(" "));
     let target = directory().join(group);
@@ -59,7 +62,7 @@ pub(crate) fn fetch(missing: &str, group: &str, packages: &[&str]) -> Result<()>
     });
     let moved = outcome.and_then(|()| Ok(fs::rename(&unpacked, &target)?));
     if moved.is_err() {
-        // An error is ignored: the one reported says more.
+        // An error is ignored: the one reported below says more.
         let _ = fs::remove_dir_all(&unpacked);
     }
     // Another process may have fetched the group meanwhile.
@@ -70,10 +73,10 @@ pub(crate) fn fetch(missing: &str, group: &str, packages: &[&str]) -> Result<()>
     Err(format!("{missing}; {install}").into())
 }
 
-/// The directory of apt below that of a group.
+/// The directory of apt within the directory of a group.
 const DOWNLOADS: &str = "apt";
 
-/// Downloads the packages and those dependencies that the system lacks, as a user who may change nothing. Returns the files.
+/// Downloads the packages and their dependencies that the system lacks, without changing the system. Returns the files.
 fn download(directory: &Path, packages: &[&str]) -> Result<Vec<PathBuf>> {
     let downloads = directory.join(DOWNLOADS);
     let archives = downloads.join("archives");
@@ -90,7 +93,7 @@ fn download(directory: &Path, packages: &[&str]) -> Result<Vec<PathBuf>> {
         option("Dir::Cache", &downloads),
         option("Dir::Cache::archives", &archives),
         "--option=Debug::NoLocking=1".into(),
-        // Otherwise root downloads as a user who may not write here.
+        // Otherwise apt, run by root, downloads as a user who may not write here.
         "--option=APT::Sandbox::User=root".into(),
         "--quiet=2".into(),
     ];
@@ -114,8 +117,8 @@ fn download(directory: &Path, packages: &[&str]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns the packages of Java and its jars that the system has. They are fetched all the same: the parts of a Java, and
-/// the jars of a directory, would not find each other in two places.
+/// Returns the Java packages and jars that the system has. They are fetched as well, because the parts of a Java
+/// installation, and jars that refer to each other, must be in one directory.
 fn installed_java<'a>(dependencies: &str, installed: &'a str) -> Vec<&'a str> {
     let dependencies: BTreeSet<_> = dependencies.lines().collect();
     let of_java = installed.split("\n\n").filter(|package| package.contains("\nSection: java\n"));
@@ -123,7 +126,7 @@ fn installed_java<'a>(dependencies: &str, installed: &'a str) -> Vec<&'a str> {
     names.filter(|name| dependencies.contains(name)).collect()
 }
 
-/// Makes links that are absolute lead into `root`, for targets that are there.
+/// Makes absolute links relative, so that they lead into `root`, if their target is there.
 fn move_links(directory: &Path, root: &Path) -> Result<()> {
     for entry in entries(directory) {
         let kind = fs::symlink_metadata(&entry)?.file_type();
@@ -134,7 +137,7 @@ fn move_links(directory: &Path, root: &Path) -> Result<()> {
             let Ok(inside) = link.strip_prefix("/") else { continue };
             let target = root.join(inside);
             if target.exists() {
-                // Relative, because the directory is renamed.
+                // Relative, because the directory is renamed later.
                 let depth = entry.strip_prefix(root)?.components().count();
                 let up: PathBuf = std::iter::repeat_n("..", depth.saturating_sub(1)).collect();
                 fs::remove_file(&entry)?;
@@ -151,7 +154,7 @@ fn environment(groups: &[PathBuf]) -> Result<Vec<(&'static str, OsString)>> {
     let java_home = below("usr/lib/jvm/default-java").find(|home| home.exists());
     let programs = ["usr/bin", "usr/sbin", "bin", "sbin"].into_iter().flat_map(below);
     let programs = java_home.iter().map(|home| home.join("bin")).chain(programs);
-    // `x86_64-linux-gnu` or another architecture.
+    // `x86_64-linux-gnu`, or the same for another architecture.
     let libraries = ["usr/lib", "lib"].into_iter().flat_map(below).flat_map(|lib| entries(&lib));
     let is_of_architecture = |path: &PathBuf| path.to_string_lossy().ends_with("-linux-gnu");
     let libraries: Vec<_> = libraries.filter(is_of_architecture).collect();
@@ -173,7 +176,7 @@ fn environment(groups: &[PathBuf]) -> Result<Vec<(&'static str, OsString)>> {
         let clang = entries(&group.join("usr/lib"));
         let is_clang = |path: &PathBuf| path.to_string_lossy().contains("/llvm-");
         if let Some(library) = clang.into_iter().find(is_clang).map(|llvm| llvm.join("lib")) {
-            // Found by the place of the library otherwise, which is another one.
+            // libclang searches for its headers relative to the library file, which is in another directory.
             let own_headers = entries(&library.join("clang")).pop().unwrap_or_default();
             let argument = format!("-resource-dir={}", own_headers.display());
             environment.push(("BINDGEN_EXTRA_CLANG_ARGS", argument.into()));
@@ -183,7 +186,7 @@ fn environment(groups: &[PathBuf]) -> Result<Vec<(&'static str, OsString)>> {
     Ok(environment)
 }
 
-/// Prepends directories to a variable that is a list of them.
+/// Prepends directories to a variable that is a list of directories.
 fn before(name: &str, directories: impl Iterator<Item = PathBuf>) -> Result<OsString> {
     let rest = env::var_os(name).unwrap_or_default();
     let rest = env::split_paths(&rest).filter(|path| path != Path::new(""));

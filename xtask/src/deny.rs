@@ -1,13 +1,14 @@
-//! The dependencies, checked by cargo-deny as `deny.toml` says.
+//! Checks the dependencies with cargo-deny, by the rules of `deny.toml`.
 //!
-//! CI installs cargo-deny. It is not installed here: compiling it takes longer than all other checks. Licences, sources and
-//! versions are also checked by `tests/repository/dependencies.rs`; only the advisories need cargo-deny, and a download.
+//! CI installs cargo-deny. This program does not install it, because compiling it takes longer than all other checks.
+//! `tests/repository/dependencies.rs` also checks licences, sources and versions; only the advisories need cargo-deny,
+//! and a download.
 
 use xtask::{Result, command::succeeds, workspace::cargo_with};
 
 use crate::report::Report;
 
-/// Adds the failed and the skipped checks to the report.
+/// Runs the checks, and adds those that failed or were skipped to the report.
 pub(crate) fn run(report: &mut Report) -> Result<()> {
     println!("== dependencies");
     if !succeeds(&mut cargo_with(&["deny", "--version"])) {
@@ -20,7 +21,7 @@ pub(crate) fn run(report: &mut Report) -> Result<()> {
     if !cargo_with(&[&["deny"][..], &rules].concat()).status()?.success() {
         report.fail("dependencies");
     }
-    // A machine without this download, or a failure of its server, says nothing about the dependencies.
+    // A failed download says nothing about the dependencies, so it is no failure.
     if !cargo_with(&["deny", "fetch", "db"]).status()?.success() {
         report.leave_out("advisories", "their database could not be downloaded");
         return Ok(());

@@ -19,7 +19,7 @@ impl Ensemble {
         Self::start_with(java, size, &Settings::default())
     }
 
-    /// Like [`start`](Self::start), with the configuration and properties of `more` in each member.
+    /// Like [`start`](Self::start), with the further configuration and properties of `more` for each member.
     pub fn start_with(java: &Java, size: usize, more: &Settings) -> Result<Self> {
         // A member has three ports: for followers, for elections, for clients.
         let ports: io::Result<Vec<_>> = (0..3 * size).map(|_| KeptPort::free()).collect();
@@ -50,7 +50,7 @@ impl Ensemble {
             member.spawn()?;
             members.push(member);
         }
-        // After all were started: no member serves clients before there is a majority.
+        // Only after all were started, because no member serves clients before there is a majority.
         for member in &mut members {
             if !member.wait_until_ready()? {
                 return Err(format!("the ensemble did not start: {}", member.end_of_log()).into());
@@ -70,7 +70,7 @@ impl Ensemble {
         self.members.len()
     }
 
-    /// Returns a member; the first is 0.
+    /// Returns a member; the index of the first is 0.
     #[expect(clippy::indexing_slicing, reason = "for tests, which know the size")]
     pub fn member(&self, index: usize) -> &Server {
         &self.members[index]
@@ -107,8 +107,8 @@ impl Role {
     }
 }
 
-/// Short, so that the loss of a member is detected soon.
+/// The servers' unit of time. It is short, so that the loss of a member is detected soon.
 const TICK_TIME: Duration = Duration::from_millis(200);
 
-/// The limits for the initial synchronization and for later lag, in ticks.
+/// The limits for a follower's initial synchronization and for its later lag, in ticks.
 const LIMITS: [(&str, &str); 2] = [("initLimit", "50"), ("syncLimit", "5")];

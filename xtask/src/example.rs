@@ -10,13 +10,13 @@ use std::{
 
 use crate::{Result, workspace::cargo};
 
-/// The environment variable that `cargo xtask test` sets after it has built all examples.
+/// The environment variable that `cargo xtask test` sets after building all examples.
 pub const EXAMPLES_BUILT: &str = "DOCENT_TEST_EXAMPLES_BUILT";
 
-/// Returns the program of an example, for use in a test program.
+/// Returns the program of an example, to be run by a test.
 ///
-/// `cargo test --test NAME` builds no examples, so an existing one may be outdated. Therefore this builds the example,
-/// once per process, unless `cargo xtask test` has built it.
+/// `cargo test --test NAME` builds no examples, so an existing program may be outdated. Therefore this function builds
+/// the example, once per process, unless `cargo xtask test` has built all of them.
 ///
 /// # Errors
 ///
@@ -24,12 +24,12 @@ pub const EXAMPLES_BUILT: &str = "DOCENT_TEST_EXAMPLES_BUILT";
 pub fn example(name: &str) -> Result<PathBuf> {
     static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
 
-    // Locked while cargo runs: the other tests of the process wait for the same build.
+    // Held while cargo runs, so that the other tests of the process wait for the same build.
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(program) = built.get(name) {
         return Ok(program.clone());
     }
-    // The examples are in a sibling directory of the test programs.
+    // The examples are in a directory beside that of the test programs.
     let test = env::current_exe()?;
     let profile = test.parent().and_then(Path::parent).ok_or("a test program outside target")?;
     if env::var_os(EXAMPLES_BUILT).is_none() {

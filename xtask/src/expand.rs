@@ -9,13 +9,13 @@ use std::{
 
 use crate::{Result, workspace::cargo};
 
-/// Set in the environment of `xtask` as a wrapper of rustc: it then also writes the expanded source of libraries.
+/// The variable that makes `xtask` a wrapper of rustc, which also writes the expanded source of libraries.
 const EXPAND: &str = "DOCENT_XTASK_EXPAND";
 
-/// Returns the file with the expanded source of each library, all features enabled.
+/// Returns the files with the expanded source of the libraries, with all features enabled.
 ///
-/// The compiler prints it (`-Zunpretty=expanded`), which works on a stable toolchain too, with `RUSTC_BOOTSTRAP`. Only
-/// the libraries themselves are compiled so, by a wrapper: their dependencies stay those of `cargo check`.
+/// The compiler prints it with `-Zunpretty=expanded`; `RUSTC_BOOTSTRAP` permits that on a stable toolchain. The
+/// wrapper does this for the libraries only, so that their dependencies are shared with `cargo check`.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ fn file(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{name}-expanded.rs"))
 }
 
-/// Runs rustc if this process is its wrapper: `xtask RUSTC ARGUMENTS`, with the variable set. `None` otherwise.
+/// Runs rustc if `xtask RUSTC ARGUMENTS` was started as its wrapper, with the variable set. Returns `None` otherwise.
 pub fn as_wrapper(arguments: &[OsString]) -> Option<Result<ExitCode>> {
     env::var_os(EXPAND)?;
     let (rustc, arguments) = arguments.split_first()?;
@@ -71,7 +71,7 @@ fn wrap(rustc: &OsString, arguments: &[OsString]) -> Result<ExitCode> {
         (is_library, value("--crate-name"), value("--out-dir"))
     {
         let file = file(Path::new(directory), &name.to_string_lossy());
-        // Cargo reads the messages on standard error; they were printed above.
+        // Cargo reads the messages on standard error, and the first run has printed them.
         let expansion = Command::new(rustc)
             .args(arguments)
             .arg("-Zunpretty=expanded")

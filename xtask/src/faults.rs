@@ -1,8 +1,9 @@
-//! `cargo xtask faults`: how many of the faults listed in `sim/faults` the simulator finds, how many the tests, how many
-//! neither.
+//! `cargo xtask faults`: how many of the faults listed in `sim/faults` are found by the simulator, by the tests, or not
+//! at all.
 //!
-//! The faults are patches of a copy of the sources below `target/faults`. All are applied at once, each behind a question
-//! for the variable `DOCENT_FAULT`, so that the copy is built once. `sim/faults/README.md` describes the files.
+//! The faults are patches, applied to a copy of the sources below `target/faults`. All are applied at once, and each is
+//! active only if the variable `DOCENT_FAULT` names it, so that the copy is built once. `sim/faults/README.md`
+//! describes the files.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +23,8 @@ use xtask::{
     workspace::{cargo, root},
 };
 
-/// What the copy has in addition: the question for a fault. It is in the lowest crate, and the others call it there.
+/// The function by which the copy asks whether a fault is active. It is in the lowest crate, so that all others can
+/// call it.
 const QUESTION: &str = "
 #[doc(hidden)]
 pub mod planted_fault {
@@ -36,10 +38,10 @@ pub mod planted_fault {
 }
 ";
 
-/// The seeds that the simulator has for each fault.
+/// The number of seeds that the simulator tries for each fault.
 const SEEDS: u64 = 20_000;
 
-/// The tests for the faults that the simulator does not find: packages, and arguments of `cargo test`. They need neither
+/// The tests for the faults that the simulator does not find: packages and arguments of `cargo test`. They need neither
 /// Java nor a real server.
 const TESTS: &[&[&str]] = &[
     &[
@@ -76,7 +78,7 @@ struct Fault {
     hunks: Vec<Hunk>,
 }
 
-/// Lines of a file that are replaced.
+/// Lines of a file, and the lines that replace them.
 #[derive(Default)]
 struct Hunk {
     file: String,
@@ -84,7 +86,7 @@ struct Hunk {
     new: String,
 }
 
-/// Runs the faults with these names, or all.
+/// Tries the faults with these names, or all of them.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let arguments = Arguments::parse(arguments, &["no-tests"], &["seeds"])?;
     let (seeds, names) = (arguments.number("seeds", SEEDS)?, arguments.words());
@@ -132,7 +134,7 @@ fn read() -> Result<Vec<Fault>> {
 fn parse(text: &str) -> std::result::Result<Vec<Fault>, String> {
     let mut faults: Vec<Fault> = Vec::new();
     let mut file = "";
-    // Whether the last line was one of new text: then old text begins another hunk.
+    // Whether the last line was new text: if so, old text begins another hunk.
     let mut is_new = true;
     for (index, line) in text.lines().enumerate() {
         let error = |what: &str| format!("line {}: {what}", index + 1);
@@ -163,7 +165,7 @@ fn parse(text: &str) -> std::result::Result<Vec<Fault>, String> {
     }
 }
 
-/// The texts of all files that faults change.
+/// The new texts of all files that faults change.
 fn patched(faults: &[Fault]) -> Result<BTreeMap<String, String>> {
     let lowest = "protocol/src/lib.rs";
     let question = fs::read_to_string(root().join(lowest))? + QUESTION;
@@ -177,7 +179,7 @@ fn patched(faults: &[Fault]) -> Result<BTreeMap<String, String>> {
                 texts.insert(file.clone(), text);
             }
             let Some(text) = texts.get_mut(file) else { continue };
-            // With a line break in front, so that lines are whole.
+            // The line break in front makes sure that whole lines match.
             let old = format!("\n{}", hunk.old);
             let times = text.matches(&old).count();
             if times != 1 {
@@ -193,7 +195,8 @@ fn patched(faults: &[Fault]) -> Result<BTreeMap<String, String>> {
     Ok(texts)
 }
 
-/// Writes the files of the project, some with another text, where they differ from those that are there.
+/// Writes the files of the project into the copy, patched where necessary. Files that have not changed
+/// stay untouched, so that cargo does not rebuild them.
 fn write_copy(copy: &Path, patched: &BTreeMap<String, String>) -> Result<()> {
     let listed = output(Command::new("git").current_dir(root()).args(["ls-files", "-z"]))?;
     for file in listed.split('\0').filter(|file| !file.is_empty()) {
@@ -210,7 +213,7 @@ fn write_copy(copy: &Path, patched: &BTreeMap<String, String>) -> Result<()> {
     Ok(())
 }
 
-/// Cargo in a directory of the copy, with a target directory beside it.
+/// A cargo command in a directory of the copy, with a target directory outside the copy.
 fn cargo_in(copy: &Path, directory: &str) -> Command {
     let mut command = cargo();
     command.current_dir(copy.join(directory)).stdin(Stdio::null());
@@ -221,7 +224,7 @@ fn cargo_in(copy: &Path, directory: &str) -> Command {
     command
 }
 
-/// Runs the simulator for each fault, and returns those that it does not find.
+/// Runs the simulator with each fault. Returns the faults that it does not find.
 fn simulate<'a>(copy: &Path, faults: &[&'a Fault], seeds: u64) -> Result<Vec<&'a Fault>> {
     run_to_end(cargo_in(copy, "sim").args(["build", "--release", "--locked", "--quiet"]))?;
     let program = copy.with_file_name("target").join("sim/release/docent-sim");
@@ -246,7 +249,7 @@ fn simulate<'a>(copy: &Path, faults: &[&'a Fault], seeds: u64) -> Result<Vec<&'a
     Ok(missed.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Runs the tests for each fault, and returns those that they do not find.
+/// Runs the tests with each fault. Returns the faults that they do not find.
 fn test<'a>(copy: &Path, faults: Vec<&'a Fault>) -> Result<Vec<&'a Fault>> {
     let run = |arguments: &[&str], fault: &str| -> Result<bool> {
         let mut command = cargo_in(copy, ".");
@@ -273,7 +276,7 @@ fn test<'a>(copy: &Path, faults: Vec<&'a Fault>) -> Result<Vec<&'a Fault>> {
     Ok(missed)
 }
 
-/// Does something with each fault, on all processors.
+/// Runs a job for each fault, on all processors.
 fn in_parallel<'a>(
     faults: &[&'a Fault],
     job: impl Fn(&'a Fault) -> Result<()> + Sync,
@@ -322,7 +325,7 @@ mod tests {
         }
     }
 
-    // The lists change with the sources: each old text is still there, once.
+    // The lists must change with the sources: each old text must occur in its file exactly once.
     #[test]
     fn the_list_fits_the_sources() {
         patched(&read().unwrap()).unwrap();

@@ -8,7 +8,7 @@ use xtask::{
     workspace::{cargo, root},
 };
 
-/// Fails if a recording fails, or if mdbook is installed and cannot build the book.
+/// Runs the command. It fails if a recording fails, or if mdbook is installed and cannot build the book.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     if !arguments.is_empty() {
         return Ok(crate::usage());

@@ -12,7 +12,7 @@ use crate::workspace::target;
 /// The directory of Debian's jars; `DOCENT_JAVA_LIB` overrides it.
 const DEBIAN_JARS: &str = "/usr/share/java";
 
-/// The jars that a server and a Curator client require.
+/// The jars that a server and a Curator client need.
 const REQUIRED_JARS: [&str; 8] = [
     "zookeeper",
     "zookeeper-jute",
@@ -24,7 +24,7 @@ const REQUIRED_JARS: [&str; 8] = [
     "slf4j-api",
 ];
 
-/// The jars that some versions and settings (metrics, netty, TLS, snapshots by snappy) require in addition.
+/// The jars that some versions and settings (metrics, netty, TLS, snapshots compressed with snappy) need in addition.
 const OPTIONAL_JARS: [&str; 16] = [
     "slf4j-simple",
     "netty-buffer",
@@ -79,11 +79,11 @@ impl Java {
         &self.class_path
     }
 
-    /// Compiles a source file and those beside it that it needs, unless they were compiled before with the same content, and
-    /// returns the directory of the classes.
+    /// Compiles a source file, and the files beside it that it needs, unless they were compiled before with the same
+    /// content. Returns the directory of the classes.
     ///
-    /// The classes are kept in cargo's target directory. They are written under another name and moved, so a concurrent
-    /// run sees all of them or none.
+    /// The classes are kept in cargo's target directory. They are written into a temporary directory, which is then
+    /// renamed, so a concurrent run sees all of them or none.
     pub fn compile(&self, source: &Path) -> Result<PathBuf> {
         let home = source.parent().ok_or("a source file without a directory")?;
         let read = |error| format!("{}: {error}", source.display());
@@ -134,14 +134,14 @@ impl Java {
         let jars = env::split_paths(&self.class_path);
         let class_path = env::join_paths(std::iter::once(classes.to_path_buf()).chain(jars))?;
         let mut command = Command::new(&self.java);
-        // Short-lived small programs: start fast, and use little CPU.
+        // For small, short-lived programs: a fast start, and little use of the CPU.
         command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m"]);
         command.args([
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
             "-Djava.net.preferIPv4Stack=true",
         ]);
         command.arg("-cp").arg(class_path);
-        // Ctrl-C must reach this process only, which ends its children; they exit by themselves if it cannot.
+        // Ctrl-C must reach only this process, which ends its children; if it cannot, they exit by themselves.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         Ok(command)
@@ -165,7 +165,7 @@ fn jar(directory: &Path, name: &str) -> Option<PathBuf> {
     entries.flatten().map(|entry| entry.path()).find(versioned)
 }
 
-/// Finds a program of the JDK in `JAVA_HOME`, else in `PATH`.
+/// Finds a program of the JDK in `JAVA_HOME`, or else in `PATH`.
 fn program(name: &str) -> Option<PathBuf> {
     let name = format!("{name}{}", env::consts::EXE_SUFFIX);
     let home = env::var_os("JAVA_HOME").map(|home| PathBuf::from(home).join("bin"));

@@ -1,27 +1,27 @@
-//! A free loopback port for a server of another process, which may stop and start again.
+//! A free loopback port for a server in another process, which may stop and start again.
 
 use std::io;
 use std::net::SocketAddr;
 
-/// A loopback port that no other process is given while this value lives, whether a server listens on it or not.
+/// A loopback port that no other process is assigned while this value lives, whether or not a server listens on it.
 ///
-/// A server that listens on it must allow the reuse of its address, as Java's and most others do. Only Linux lets it do so
-/// beside the socket that holds the port; elsewhere the port was free a moment ago.
+/// The server must set `SO_REUSEADDR`, as Java and most other servers do. Only on Linux can it then bind the port
+/// beside the socket that reserves it; elsewhere the port is not reserved, and was only free a moment ago.
 #[derive(Debug)]
 pub struct KeptPort {
     address: SocketAddr,
-    /// Bound, so that the port is not free, but not listening, so that connections are refused.
+    /// Bound, so that the port is reserved, but not listening, so that connections are refused.
     #[cfg(target_os = "linux")]
     _held: rustix::fd::OwnedFd,
 }
 
 impl KeptPort {
-    /// Takes a free port.
+    /// Reserves a free port.
     #[cfg(target_os = "linux")]
     pub fn free() -> io::Result<Self> {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-        // A program started meanwhile must not inherit the socket.
+        // A program started at the same time must not inherit the socket.
         let held =
             socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         rustix::net::sockopt::set_socket_reuseaddr(&held, true)?;
@@ -30,7 +30,7 @@ impl KeptPort {
         Ok(Self { address, _held: held })
     }
 
-    /// Takes a free port.
+    /// Chooses a free port.
     #[cfg(not(target_os = "linux"))]
     pub fn free() -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;

@@ -1,7 +1,7 @@
 //! A key distribution center (KDC) of MIT Kerberos on a free loopback port, with its files in a directory.
 //!
 //! It listens on 127.0.0.1 only, and reads no file of the system's Kerberos. It is killed when its [`Kdc`] is dropped,
-//! and also when this process is killed: its shell watches its standard input.
+//! and also when this process is killed: the shell around it watches its standard input.
 
 use std::env;
 use std::ffi::OsString;
@@ -40,8 +40,8 @@ impl Kdc {
         }
     }
 
-    /// Returns the environment in which programs use the configuration and the client's keytab in `directory`. The
-    /// credential cache is that of the caller's environment (`KRB5CCNAME`).
+    /// Returns the environment that makes programs use the configuration and the client's keytab in `directory`.
+    /// The credential cache stays that of the caller's environment (`KRB5CCNAME`).
     pub fn environment(directory: &Path) -> [(&'static str, OsString); 3] {
         let mut keytab = OsString::from("FILE:");
         keytab.push(directory.join("client.keytab"));
@@ -52,8 +52,8 @@ impl Kdc {
         ]
     }
 
-    /// Creates the database of the realm in `directory`, and starts the KDC. `relay` is the address at which clients
-    /// look for it, if they must not connect to it directly.
+    /// Creates the database of the realm in `directory` and starts the KDC. `relay` is the address at which clients
+    /// reach it, if they must not connect to it directly.
     pub fn start(directory: &Path, relay: Option<SocketAddr>) -> Result<Self> {
         let mut kdc =
             Self { directory: directory.to_path_buf(), port: KeptPort::free()?, process: None };
@@ -63,7 +63,7 @@ impl Kdc {
         Ok(kdc)
     }
 
-    /// Writes krb5.conf for clients, server.conf (the same without the relay), and kdc.conf.
+    /// Writes krb5.conf for clients, server.conf, which is the same without the relay, and kdc.conf.
     fn configure(&self, relay: Option<SocketAddr>) -> Result<()> {
         let directory = self.directory.display();
         let address = self.port.address();
@@ -90,7 +90,7 @@ impl Kdc {
     /// Starts the KDC again after [`Kdc::kill`], and waits until it accepts connections.
     pub fn start_again(&mut self) -> Result<()> {
         let program = find("krb5kdc").ok_or("krb5kdc is not installed")?;
-        // The shell ends the KDC when its input ends, that is, when this process does.
+        // The shell kills the KDC when its standard input ends, and so when this process ends.
         let script = "\"$0\" -n & kdc=$!; read -r _; kill -9 $kdc; wait $kdc 2>/dev/null";
         let process = Command::new("sh")
             .args(["-c", script])
@@ -113,7 +113,7 @@ impl Kdc {
         Err(format!("the KDC did not start: {log}").into())
     }
 
-    /// Kills the KDC, and keeps the database.
+    /// Kills the KDC. The database is kept.
     pub fn kill(&mut self) -> Result<()> {
         if let Some(mut process) = self.process.take() {
             drop(process.stdin.take());
@@ -132,7 +132,7 @@ impl Kdc {
         &self.directory
     }
 
-    /// Changes the database by a command of kadmin, such as `delprinc`, and its arguments. It needs no running KDC.
+    /// Changes the database with a command of kadmin, such as `delprinc`, and its arguments. The KDC need not run.
     pub fn kadmin(&self, command: &[&str]) -> Result<()> {
         self.run("kadmin.local", command)
     }
@@ -165,8 +165,8 @@ impl Kdc {
         Err(format!("{name} {}: {}: {error}", arguments.join(" "), output.status).into())
     }
 
-    /// Returns the number of tickets that the KDC has issued by requests of this kind: `AS_REQ` with a key, `TGS_REQ`
-    /// with a ticket.
+    /// Returns the number of tickets that the KDC has issued for one kind of request: `AS_REQ`, which uses a key, or
+    /// `TGS_REQ`, which uses a ticket.
     pub fn issued(&self, request: &str) -> usize {
         let log = fs::read_to_string(self.directory.join("kdc.log")).unwrap_or_default();
         log.lines().filter(|line| line.contains(request) && line.contains(" ISSUE: ")).count()
@@ -180,8 +180,8 @@ impl Drop for Kdc {
     }
 }
 
-/// Checks that the C headers and libclang are installed, which building docent-gssapi requires. The error names the missing
-/// one.
+/// Checks that the C headers and libclang are installed, which docent-gssapi needs to build. The error names the
+/// missing one.
 pub fn gssapi_headers() -> Result<()> {
     let mut headers = Command::new("pkg-config");
     headers.args(["--exists", "mit-krb5-gssapi"]).stdin(Stdio::null()).stderr(Stdio::null());
@@ -203,7 +203,7 @@ pub fn gssapi_headers() -> Result<()> {
     }
 }
 
-/// The directory of the KDC's database module, which may lie outside the system's directories.
+/// The directory of the KDC's database module, which may be outside the system's directories.
 fn plugins() -> Result<PathBuf> {
     let kdc = find("krb5kdc").ok_or("krb5kdc is not installed")?;
     let prefix = kdc.parent().and_then(Path::parent).ok_or("krb5kdc is in no directory")?;
@@ -213,8 +213,8 @@ fn plugins() -> Result<PathBuf> {
     Ok(found.ok_or_else(|| format!("no krb5/plugins/kdb in {}/lib/*", prefix.display()))?)
 }
 
-/// A start takes a few milliseconds, seconds on a busy machine.
+/// A start takes milliseconds, or seconds on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The interval of polling for the start.
+/// How often to check whether the KDC has started.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

@@ -1,7 +1,7 @@
 //! Java, real ZooKeeper servers, and examples as programs, for `cargo xtask` and the integration tests.
 //!
-//! Concurrent runs do not conflict: ports are free ones, and directories are temporary or written under another name
-//! and moved. Every process started here exits with this process, even if this process is killed.
+//! Concurrent runs do not conflict: they use free ports, and directories that are temporary or are renamed only when
+//! complete. Every process started here exits with this process, even if this process is killed.
 
 mod arguments;
 pub mod command;
@@ -25,7 +25,7 @@ pub use kerberos::{Kdc, REALM, gssapi_headers};
 pub use temporary::TemporaryDirectory;
 pub use zookeeper::{Server, Settings, end_of_log, four_letter_word};
 
-/// The error of a task, with a message for its user.
+/// The error of a task; its message is shown to the user.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// The result of a task.

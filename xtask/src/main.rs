@@ -1,4 +1,5 @@
-//! The development tasks of the project: `cargo xtask COMMAND`. Each command has a module of its name; `bench` has both benchmarks.
+//! The development tasks of the project: `cargo xtask COMMAND`. Each command has a module of the same name, except that
+//! `bench` has both benchmarks.
 
 mod api;
 mod bench;

@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: whether a test notices when a line of the core says something else. `.cargo/mutants.toml` leaves
-//! out the mutants that make no difference.
+//! `cargo xtask mutants`: whether a test fails when a line of the core is changed. `.cargo/mutants.toml` excludes the
+//! mutants that make no difference.
 
 use std::{
     fs,
@@ -41,8 +41,8 @@ const CORE: [&str; 24] = [
     "recipes/src/locks/standard_lock_internals_driver.rs",
 ];
 
-/// How the mutants of a package are tested. A mutant costs seconds in the first round, and up to a minute in the second,
-/// which tests only the survivors of the first.
+/// How the mutants of a package are tested. A mutant takes seconds in the first round, and up to a minute in the
+/// second, which tests only the survivors of the first.
 struct Tests {
     directory: &'static str,
     /// The first round: the unit tests of the package itself, with these features.
@@ -73,7 +73,7 @@ const TESTS: [Tests; 3] = [
         package: "docent-recipes",
         features: "",
         second: "docent-tests",
-        // These need Java, or minutes for each mutant.
+        // The skipped tests need Java, or minutes for each mutant.
         arguments: &[
             "--test",
             "locks",
@@ -89,10 +89,10 @@ const TESTS: [Tests; 3] = [
 /// The number of cases of each property test in the first round; proptest's default is 256.
 const FIRST_CASES: &str = "16";
 
-/// The least time limit of the tests of the second round.
+/// The shortest time limit of the tests of the second round.
 const MIN_SECOND_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Runs the mutants of the files, or of the core; fails when one survives.
+/// Tests the mutants of the given files, or of the core. Fails if one survives.
 pub(crate) fn run(files: &[String]) -> Result<ExitCode> {
     for file in files {
         let is_ours = TESTS.iter().any(|tests| file.starts_with(tests.directory));
@@ -128,7 +128,7 @@ impl Tests {
         command.args(["mutants", "--no-shuffle", "--package", self.package]);
         command.args(["--test-package", tested, "--output"]).arg(output);
         command.args(files.iter().flat_map(|file| ["--file", *file]));
-        // The panics of mutants are not read, and without debug information each is built in half the time.
+        // Nobody reads the panics of mutants, and without debug information the build takes half the time.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0");
         Ok(command)
     }
@@ -139,17 +139,18 @@ impl Tests {
         has_survivors(command.env("PROPTEST_CASES", FIRST_CASES), &[2, 3])
     }
 
-    /// A test that ran into the timeout has noticed the mutant.
+    /// Tests the survivors of the first round. A mutant that makes a test run into the time limit counts as noticed.
     fn second_round(&self, files: &[&str]) -> Result<bool> {
         let mut command = self.command(files, self.second)?;
-        // cargo-mutants would try these tests on the package of the mutants, which may have none of them.
+        // The baseline is skipped: cargo-mutants would run these tests in the package of the mutants,
+        // which may not have them.
         let limit = self.unmutated()? * 5 + MIN_SECOND_TIMEOUT;
         command.args(["--iterate", "--baseline", "skip", "--timeout"]);
         command.arg(limit.as_secs().to_string()).arg("--").args(self.arguments);
         has_survivors(&mut command, &[2])
     }
 
-    /// Runs the tests of the second round on the code as it is, and returns how long they take. They must pass.
+    /// Runs the tests of the second round on the unchanged code, where they must pass. Returns how long they take.
     fn unmutated(&self) -> Result<Duration> {
         let test = |build_only: bool| {
             let mut command = cargo();
@@ -164,8 +165,8 @@ impl Tests {
     }
 }
 
-/// Runs cargo-mutants, which prints the survivors. Its exit code is 2 if some were not noticed, 3 if some ran into the
-/// timeout only.
+/// Runs cargo-mutants, which prints the survivors. Its exit code is 2 if some were not noticed, and 3 if some were
+/// noticed only by the time limit.
 fn has_survivors(command: &mut Command, codes: &[i32]) -> Result<bool> {
     let status = command.stdin(Stdio::null()).status()?;
     match status.code() {

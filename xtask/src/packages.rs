@@ -1,4 +1,5 @@
-//! Finds Java, ZooKeeper, Curator and Kerberos, or fetches their Debian packages; kazoo from the Python package index.
+//! Finds Java, ZooKeeper, Curator and Kerberos, or fetches their Debian packages. Fetches kazoo from the Python
+//! package index.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ const JAVA: [&str; 6] = [
 /// Finds Java with the jars, or fetches the packages.
 pub(crate) fn java() -> Result<Java> {
     match Java::find() {
-        // The packages have their jars in another directory.
+        // Packages could not help: their jars are in another directory.
         Err(missing) if env::var_os("DOCENT_JAVA_LIB").is_none() => {
             debian::fetch(&missing.to_string(), "java", &JAVA)?;
             Err(missing)
@@ -42,17 +43,17 @@ pub(crate) fn network_tools() -> Result<()> {
     debian::fetch("no ip or nft", "network", &["iproute2", "nftables"])
 }
 
-/// Fetches Debian packages.
+/// Fetches a group of Debian packages.
 pub(crate) fn fetch(group: &str, packages: &[&str]) -> Result<()> {
     debian::fetch("missing programs", group, packages)
 }
 
-/// The Debian packages of the KDC and its programs, and of the headers and the library that building docent-gssapi
-/// requires.
+/// The Debian packages of the KDC and its programs, and of the headers and the library that docent-gssapi needs to
+/// build.
 const KERBEROS: [&str; 6] =
     ["krb5-kdc", "krb5-admin-server", "krb5-user", "libkrb5-dev", "libclang-dev", "pkg-config"];
 
-/// The package that is left out of a build of the workspace if its C headers are missing.
+/// The package that is excluded from builds of the workspace if its C headers are missing.
 pub(crate) const GSSAPI: &str = "docent-gssapi";
 
 /// Checks that docent-gssapi can be built and tested, or fetches the packages. The error names the missing parts.

@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-/// A check that is in neither list has passed.
+/// A check that is in none of the lists has passed.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     failed: Vec<&'static str>,
     skipped: Vec<&'static str>,
-    /// Skipped, and no failure in CI either.
+    /// Skipped, but not counted as a failure in CI either.
     left_out: Vec<&'static str>,
 }
 
@@ -22,7 +22,7 @@ impl Report {
         self.skipped.push(check);
     }
 
-    /// Reports a check that needs what a CI without a network cannot have.
+    /// Reports a check that cannot run in a CI without a network.
     pub(crate) fn leave_out(&mut self, check: &'static str, reason: &str) {
         println!("SKIPPED: {check}: {reason}");
         self.left_out.push(check);

@@ -1,4 +1,4 @@
-//! The public API, compared with that of the last release by cargo-semver-checks.
+//! Compares the public API with that of the last release, with cargo-semver-checks.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use crate::report::Report;
 
 const CHECK: &str = "semantic versions";
 
-/// Adds a break that the version of the tree does not announce, or why nothing was compared, to the report.
+/// Reports a break that the version of the tree does not announce, or the reason why nothing was compared.
 pub(crate) fn run(report: &mut Report) -> Result<()> {
     println!("== {CHECK}");
     let mut describe = Command::new("git");

@@ -7,8 +7,8 @@ use xtask::{Result, Server, Settings};
 
 use crate::packages;
 
-/// Runs the server until the end of standard input. If this process is killed, the server reads the end of its own
-/// standard input and exits.
+/// Runs the server until standard input ends. If this process is killed, the server's own standard input ends, and
+/// it exits.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let port = match arguments.as_slice() {

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: builds the simulator and runs it. docs/SIMULATION.md is its guide.
+//! `cargo xtask sim`: builds the simulator and runs it. docs/SIMULATION.md describes it.
 
 use std::{
     process::{Command, ExitCode, Stdio},
@@ -21,7 +21,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// Builds the simulator; returns whether that succeeded. Quiet, because wrong usage is to be one line.
+/// Builds the simulator and returns whether that succeeded. Cargo is quiet, so that the error for
+/// wrong usage is one line.
 pub(crate) fn build() -> Result<bool> {
     let mut command = cargo_in_sim();
     let mut build = command.args(["build", "--release", "--locked", "--quiet"]).spawn()?;
@@ -38,18 +39,19 @@ pub(crate) fn build() -> Result<bool> {
     }
 }
 
-/// The command of the simulator, which must be built. Its path is known to cargo only.
+/// A command that runs the simulator, which must have been built. It runs cargo, because only cargo
+/// knows the path of the program.
 pub(crate) fn simulator(arguments: &[String]) -> Command {
     let mut command = cargo_in_sim();
     command.args(["run", "--release", "--locked", "--quiet", "--"]).args(arguments);
     command
 }
 
-/// Cargo in the workspace of the simulator, whose configuration has the compiler flags.
+/// A cargo command in the workspace of the simulator, whose configuration has the compiler flags.
 pub(crate) fn cargo_in_sim() -> Command {
     let mut command = cargo();
     command.current_dir(root().join("sim")).stdin(Stdio::null());
-    // These would replace the flags.
+    // These would replace the flags of the configuration.
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     command
 }

@@ -1,8 +1,8 @@
-//! The result of a test run: counts and names of failures, read from the output of `cargo test`.
+//! The result of a test run: counts and names of failures, parsed from the output of `cargo test`.
 
 use std::fmt;
 
-/// The counts of the last line, and what failed.
+/// The counts of the last line, and the names of failures.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) passed: usize,
@@ -10,7 +10,7 @@ pub(crate) struct Summary {
     pub(crate) skipped: usize,
     /// The names of failed tests.
     failed_tests: Vec<String>,
-    /// The failed targets, as arguments of `cargo test`.
+    /// The targets with failed tests, as arguments of `cargo test`.
     failed_targets: Vec<String>,
     /// The targets that do not compile, as cargo names them.
     failed_builds: Vec<String>,
@@ -19,7 +19,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Reads a line of standard output, which is that of the test programs. An ignored test counts as skipped.
+    /// Reads a line of standard output, which comes from the test programs. An ignored test counts as skipped.
     pub(crate) fn read_stdout(&mut self, line: &str) {
         let line = line.trim_end();
         if line == "failures:" {
@@ -37,7 +37,7 @@ impl Summary {
         }
     }
 
-    /// Reads a line of standard error, which is that of cargo. With `--no-fail-fast`, it ends with the failed targets.
+    /// Reads a line of standard error, which comes from cargo. With `--no-fail-fast`, it ends with the failed targets.
     pub(crate) fn read_stderr(&mut self, line: &str) {
         // ``error: could not compile `docent` (test "locks") due to 1 previous error``
         if let Some((_, target)) = line.trim_end().split_once("could not compile `") {
@@ -63,7 +63,7 @@ impl Summary {
         }
     }
 
-    /// Counts a run of a program that is a test as a whole.
+    /// Counts a run of a program that is a test by itself.
     pub(crate) fn add_run(&mut self, name: &str, passed: bool) {
         if passed {
             self.passed += 1;
@@ -73,7 +73,7 @@ impl Summary {
         }
     }
 
-    /// Counts a run of a program that this machine cannot do.
+    /// Counts a run that this machine cannot do.
     pub(crate) fn skip_run(&mut self) {
         self.skipped += 1;
     }

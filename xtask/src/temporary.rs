@@ -5,19 +5,19 @@ use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// A new directory in the system's temporary directory, removed on drop.
+/// A new directory, removed on drop.
 #[derive(Debug)]
 pub struct TemporaryDirectory {
     path: PathBuf,
 }
 
 impl TemporaryDirectory {
-    /// Creates `docent-NAME-PROCESS-RANDOM`.
+    /// Creates `docent-NAME-PROCESS-RANDOM` in the system's temporary directory.
     pub fn new(name: &str) -> io::Result<Self> {
         Self::new_in(&std::env::temp_dir(), name)
     }
 
-    /// Creates it in another directory than the system's.
+    /// Creates it in another directory.
     pub fn new_in(parent: &Path, name: &str) -> io::Result<Self> {
         loop {
             let random = RandomState::new().build_hasher().finish();
@@ -39,7 +39,7 @@ impl TemporaryDirectory {
 
 impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
-        // An error is ignored: the directory stays in the system's temporary directory.
+        // An error is ignored: the directory is then left behind.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

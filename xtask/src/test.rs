@@ -14,11 +14,11 @@ use crate::summary::Summary;
 use crate::{chaos, packages, sim};
 use xtask::workspace::{cargo, is_ci, root};
 
-/// Runs the tests. The last lines printed are what failed, the duration, and `N passed, N failed, N skipped`.
+/// Runs the tests. Its last lines are the failures, the duration, and `N passed, N failed, N skipped`.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let start = Instant::now();
     let (hermetic, arguments) = take_hermetic(arguments);
-    // Before any server runs: this process may start again with what it has fetched.
+    // Before any server is started: fetching packages executes this program again.
     let kerberos = packages::kerberos();
     let lacks_kerberos = kerberos.is_err();
     if let Err(reason) = &kerberos {
@@ -122,9 +122,9 @@ fn minutes(duration: Duration) -> String {
 /// A real server for the tests of one run.
 struct RealServer {
     connect: String,
-    /// The jars, if they are installed; with them the tests start Curator processes and further servers.
+    /// The jars, if they are installed. The tests need them for Curator processes and further servers.
     class_path: Option<OsString>,
-    /// Ends the server on drop, if this run started it.
+    /// Stops the server on drop, if this run has started it.
     _owned: Option<OwnedServer>,
 }
 
@@ -174,7 +174,8 @@ impl RealServer {
     }
 }
 
-/// The tests that run on either server. The ones that they skip without a real server have run before.
+/// The arguments for the tests that run on either server. Those that need a real server are skipped
+/// here; they have run before.
 fn on_the_embedded_server() -> Vec<String> {
     let targets = ["locks", "parity", "repository"].map(|target| ["--test", target]);
     let examples = ["lock_holds_25_times_without", "the_tutorial_says_what_happens"];
@@ -214,36 +215,37 @@ fn cargo_test(
             command.args(["--exclude", packages::GSSAPI]);
         }
     }
-    // Set by this run only: a hermetic run must not find a server in the caller's environment.
+    // A hermetic run must not use a server from the caller's environment.
     command.env_remove("DOCENT_TEST_CONNECT").env_remove("DOCENT_TEST_CURATOR_CLASSPATH");
     command.args(arguments).envs(environment);
     if env::var_os("RUST_TEST_THREADS").is_none() {
-        // Most tests wait for servers and timeouts, rather than compute.
+        // Most tests wait for servers and timeouts rather than compute.
         let processors = thread::available_parallelism().map_or(1, usize::from);
         command.env("RUST_TEST_THREADS", (2 * processors).to_string());
     }
     run_tests(command, summary)
 }
 
-/// A build at the lowest priority. It takes minutes, in which most tests wait for servers.
+/// A build at the lowest priority. It takes minutes, and meanwhile most tests wait for servers.
 struct BackgroundBuild(Option<Child>);
 
 impl BackgroundBuild {
-    /// The build that [`test_simulator`] requires. If it fails, that repeats it, and says why.
+    /// Starts the build that [`test_simulator`] requires. If it fails, [`test_simulator`] repeats
+    /// it and shows the error.
     fn of_the_simulator() -> Self {
         let mut command = sim::cargo_in_sim();
         command.args(["test", "--workspace", "--release", "--locked", "--no-run", "--quiet"]);
         let Ok(mut child) = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
             return Self(None);
         };
-        // The compilers that it starts inherit the priority.
+        // The compilers started by cargo inherit the priority.
         let id = child.id().to_string();
         let renice =
             Command::new("renice").args(["-n", "19", "-p", &id]).stdout(Stdio::null()).status();
         if renice.is_ok_and(|status| status.success()) {
             return Self(Some(child));
         }
-        // It would slow the tests down.
+        // At the normal priority, it would slow the tests down.
         let _ = child.kill();
         let _ = child.wait();
         Self(None)
@@ -251,7 +253,7 @@ impl BackgroundBuild {
 }
 
 impl Drop for BackgroundBuild {
-    /// Waits for its end.
+    /// Waits until the build ends.
     fn drop(&mut self) {
         if let Some(mut child) = self.0.take() {
             let _ = child.wait();
@@ -259,7 +261,7 @@ impl Drop for BackgroundBuild {
     }
 }
 
-/// Runs the test of TLS with the other crypto provider, which the workspace is not built with.
+/// Runs the TLS test with aws-lc-rs, the crypto provider that the workspace is not built with.
 fn test_aws_lc_rs(summary: &mut Summary) -> Result<bool> {
     println!("xtask: TLS by aws-lc-rs");
     let options = "test --package docent-session --features tls-aws-lc-rs --test tls_providers";
@@ -268,12 +270,12 @@ fn test_aws_lc_rs(summary: &mut Summary) -> Result<bool> {
     run_tests(command, summary)
 }
 
-/// Runs the tests of the simulator, and its default seeds, which count as one test.
+/// Runs the tests of the simulator, and then its default seeds, which count as one test.
 fn test_simulator(build: BackgroundBuild, summary: &mut Summary) -> Result<bool> {
     println!("xtask: the simulator: its tests, and 2,000 seeds");
     drop(build);
     let mut command = sim::cargo_in_sim();
-    // The profile of the command, so that its dependencies are built once.
+    // The same profile as for the seeds, so that the dependencies are built once.
     command.args(["test", "--workspace", "--release", "--locked", "--no-fail-fast"]);
     let mut success = run_tests(command, summary)?;
     let is_good = sim::build()? && sim::simulator(&[]).status()?.success();
@@ -282,7 +284,8 @@ fn test_simulator(build: BackgroundBuild, summary: &mut Summary) -> Result<bool>
     Ok(success)
 }
 
-/// Runs two minutes of chaos, which count as one test. Returns why not, if this machine cannot: that is one skipped test.
+/// Runs two minutes of chaos, which count as one test. If this machine cannot run it, counts it as skipped and returns
+/// the reason.
 fn test_chaos(hermetic: bool, summary: &mut Summary, success: &mut bool) -> Option<String> {
     let missing = if hermetic {
         Some("--hermetic".into())
@@ -308,7 +311,7 @@ fn test_chaos(hermetic: bool, summary: &mut Summary, success: &mut bool) -> Opti
 /// Runs a test command of cargo, forwards its output and adds it to the summary.
 fn run_tests(mut command: Command, summary: &mut Summary) -> Result<bool> {
     if io::IsTerminal::is_terminal(&io::stderr()) && env::var_os("CARGO_TERM_COLOR").is_none() {
-        // Cargo writes to a pipe here, and would print without colours.
+        // Cargo writes to a pipe here, so by itself it would print without colours.
         command.env("CARGO_TERM_COLOR", "always");
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

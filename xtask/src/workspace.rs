@@ -27,8 +27,8 @@ pub fn root() -> PathBuf {
 
 /// Returns a command of the cargo that runs this program, in the root of the source tree.
 ///
-/// Removes the variables that cargo sets for the programs it runs: with them, the build scripts of dependencies run
-/// again, and everything that depends on these is rebuilt.
+/// Removes the variables that cargo sets for the programs it runs: with them, the build scripts of some
+/// dependencies would run again, and everything that depends on these would be rebuilt.
 #[must_use]
 pub fn cargo() -> Command {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
@@ -43,7 +43,7 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Cargo with these arguments.
+/// Returns a cargo command with these arguments.
 #[must_use]
 pub fn cargo_with(arguments: &[&str]) -> Command {
     let mut command = cargo();
@@ -51,7 +51,7 @@ pub fn cargo_with(arguments: &[&str]) -> Command {
     command
 }
 
-/// Builds something in the source tree.
+/// Runs `cargo build` in the source tree with these arguments.
 pub fn build(arguments: &[&str]) -> Result<()> {
     crate::command::run(cargo().args(["build", "--quiet"]).args(arguments).stdin(Stdio::null()))
 }

@@ -1,7 +1,7 @@
 //! A real ZooKeeper server on a free loopback port, with its files in a temporary directory.
 //!
-//! It listens on 127.0.0.1 only. It exits when its [`Server`] is dropped, and also when this process is killed: it
-//! watches its standard input (`java/WatchedServer.java`).
+//! It listens on 127.0.0.1 only. It is killed when its [`Server`] is dropped. It exits when this process is
+//! killed, because it watches its standard input (`java/WatchedServer.java`).
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ pub struct Settings {
     pub port: u16,
     /// The server's unit of time. Session timeouts are from 2 ticks to 60 s unless `config` sets other limits.
     pub tick_time: Duration,
-    /// The number of the server in an ensemble, whose members are listed in `config`.
+    /// The number of the server in an ensemble. Its members are listed in `config`.
     pub id: Option<usize>,
     /// Further lines of `zoo.cfg`, which override the others.
     pub config: Vec<(String, String)>,
@@ -48,7 +48,7 @@ pub struct Server {
     classes: PathBuf,
     settings: Settings,
     address: SocketAddr,
-    /// Absent if the settings have the port.
+    /// Absent if the settings name a port.
     _port: Option<KeptPort>,
     directory: TemporaryDirectory,
     process: Option<Child>,
@@ -86,7 +86,7 @@ impl Server {
             if self.wait_until_ready()? {
                 return Ok(());
             }
-            // A fixed port may be busy for a moment after its last user: retry.
+            // A fixed port may stay busy for a moment after its last use, so retry.
         }
         Err(format!("ZooKeeper did not start: {}", self.end_of_log()).into())
     }
@@ -181,8 +181,8 @@ impl Server {
         text
     }
 
-    /// Waits until the process of [`Server::spawn`] serves clients. Returns whether it does, or has ended; kills it if it does
-    /// neither.
+    /// Waits until the server started by [`Server::spawn`] serves clients. Returns `false` if its process has ended.
+    /// Kills it and fails after `START_TIMEOUT`.
     pub(crate) fn wait_until_ready(&mut self) -> Result<bool> {
         let deadline = Instant::now() + START_TIMEOUT;
         while Instant::now() < deadline {
@@ -191,7 +191,7 @@ impl Server {
                 self.kill()?;
                 return Ok(false);
             }
-            // Another server may have a fixed port, so a reply alone is not enough.
+            // Another server may listen on a fixed port, so a reply alone is not enough.
             if self.four_letter_word("ruok").is_ok_and(|reply| reply == "imok")
                 && self.has_our_directory()
             {
@@ -216,7 +216,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Before its files are removed. An error cannot be reported here.
+        // Killed before its files are removed. An error cannot be reported here.
         let _ = self.kill();
     }
 }
@@ -243,21 +243,22 @@ pub fn four_letter_word(address: SocketAddr, word: &str) -> io::Result<String> {
 const SYSTEM_PROPERTIES: [(&str, &str); 4] = [
     // Containers and TTL nodes.
     ("zookeeper.extendedTypesEnabled", "true"),
-    // The default, a minute, is longer than any test.
+    // The default is a minute, which is longer than any test.
     ("znode.container.checkIntervalMs", "1000"),
     // Test data need not survive a power failure, so writes do not wait for the disk.
     ("zookeeper.forceSync", "no"),
     ("zookeeper.4lw.commands.whitelist", "*"),
 ];
 
-/// Enough for a busy port, few enough for a broken installation.
+/// Enough attempts for a port that is still busy, few enough for a broken installation.
 const START_ATTEMPTS: u32 = 5;
 
-/// A start takes about a second. On two processors at a load of 15, more than a minute was seen.
+/// A start takes about a second, but has taken more than a minute on two processors at a load of
+/// 15.
 const START_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The interval of polling for the start.
+/// How often to check whether the server has started.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A reply takes about a millisecond.
+/// The time limit of a four letter word, whose reply takes about a millisecond.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Values that do not depend on the load of the machine: instructions, allocations, system calls.
+//! Values that do not depend on the load of the machine: instructions, allocations, and system calls.
 
 use std::{ffi::OsString, process::Command};
 
@@ -13,7 +13,7 @@ use super::{
 /// Every program runs a fifth of its operations as warm-up before the measured ones.
 const WITH_WARM_UP: f64 = 1.2;
 
-/// Counts docent's workloads, and without `quick` those of the peers too.
+/// Counts docent's workloads and, unless `quick`, those of the peers too.
 pub(super) fn all(address: &str, peers: &[Peer], quick: bool, report: &mut Report) -> Result<()> {
     let tools = Tools::find(report)?;
     for workload in WORKLOADS.iter().filter(|workload| workload.counted.1 > 0) {
@@ -26,7 +26,7 @@ pub(super) fn all(address: &str, peers: &[Peer], quick: bool, report: &mut Repor
         }
     }
     if let Some(docent) = peers.first().filter(|_| tools.valgrind) {
-        // Both numbers exceed the requests in flight at a time, so the difference is the memory that stays.
+        // Both numbers exceed the requests in flight at a time, so the difference is the memory that is kept.
         let kept = |workload: &str, few: usize, many: usize| {
             let kept_after = |n| tools.heap(docent, address, workload, n).map(|heap| heap.kept);
             Some((kept_after(many)? - kept_after(few)?) / (many - few) as f64)
@@ -85,7 +85,7 @@ impl Tools {
             instructions: per_op(instructions(few), instructions(many)),
             allocations: heap_per_op(|heap| heap.blocks),
             allocated_bytes: heap_per_op(|heap| heap.bytes),
-            // Slightly too high: includes the system calls at the ends of a window.
+            // Slightly too high, because it includes the system calls at both ends of a window.
             syscalls: per_op(syscalls(few), syscalls(many)),
         }
     }
@@ -111,7 +111,7 @@ impl Tools {
         Some(Heap { blocks, bytes, kept })
     }
 
-    /// Returns the output of valgrind, if the program succeeded.
+    /// Runs a program under a tool of valgrind. Returns the tool's output if the program succeeded.
     fn valgrind(
         &self,
         tool: &[&str],

@@ -1,7 +1,7 @@
 //! `bench client`: docent and other clients, on a null server and on a real one.
 //!
 //! Wall time on a shared machine is noisy. Therefore the report begins with counted values: instructions, allocations
-//! and system calls per operation, each computed from the difference of two runs.
+//! and system calls per operation. Each is computed from the difference between two runs.
 
 mod count;
 mod peers;
@@ -19,7 +19,7 @@ use report::Report;
 #[derive(Clone, Copy)]
 struct Workload {
     name: &'static str,
-    /// The number of operations per round on the null server and on a real one; 0 if it does not run there.
+    /// The numbers of operations per round on the null server and on a real one; 0 if the workload does not run there.
     operations: (usize, usize),
     /// The numbers of operations of the two runs whose difference is counted.
     counted: (usize, usize),
@@ -90,7 +90,7 @@ fn measure_rounds(address: &str, peers: &[Peer], quick: bool, null: bool, report
     }
 }
 
-/// Runs the workloads at scale, once and with docent only: they are not compared.
+/// Runs the workloads at scale, once and with docent only, because they are not compared.
 fn measure_scale(address: &str, peers: &[Peer], quick: bool, report: &mut Report) {
     let Some(docent) = peers.first() else { return };
     for (workload, n) in [("reconnect-watches", 100_000), ("idle-sessions", 10_000)] {
@@ -102,8 +102,8 @@ fn measure_scale(address: &str, peers: &[Peer], quick: bool, report: &mut Report
     }
 }
 
-/// Loops of the lowest priority that keep the processors awake. A wake-up from sleep may take longer than an operation,
-/// and whether a processor sleeps is random.
+/// Loops at the lowest priority that keep the processors awake. Waking a sleeping processor may take longer than an
+/// operation, and whether it sleeps is random.
 struct BusyLoops(Vec<Child>);
 
 impl BusyLoops {
@@ -111,7 +111,7 @@ impl BusyLoops {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let spin = || {
             let mut command = Command::new("nice");
-            // Ends with its parent process.
+            // The loop ends with its parent process.
             command.args(["-n", "19", "sh", "-c", "while kill -0 $PPID 2>/dev/null; do :; done"]);
             command.spawn().ok()
         };

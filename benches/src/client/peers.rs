@@ -10,7 +10,7 @@ use xtask::{
 
 use crate::{examples, process::json};
 
-/// The longest time of a round, which usually takes seconds.
+/// The time limit of a round, which usually takes seconds.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A measured program.
@@ -75,7 +75,7 @@ impl Peer {
     }
 }
 
-/// Builds the programs. Reports the ones that cannot be built here and leaves them out.
+/// Builds the programs. Reports those that cannot be built on this machine and leaves them out.
 pub(super) fn build() -> Result<Vec<Peer>> {
     let examples = examples(&["bench_peer", "raw_peer"])?;
     let peer = |name, program, supports| Peer { name, program, environment: &[], supports };
@@ -87,7 +87,7 @@ pub(super) fn build() -> Result<Vec<Peer>> {
     ];
     let without_locks = |workload: &str| !workload.starts_with("lock-");
     let benches = root().join("benches");
-    // A target directory of its own, also if CARGO_TARGET_DIR is set.
+    // A separate target directory, even if CARGO_TARGET_DIR is set.
     let (manifest, target) = (benches.join("Cargo.toml"), benches.join("target"));
     let (manifest, built) = (manifest.display().to_string(), target.display().to_string());
     let programs = ["zookeeper_client", "tokio_zookeeper", "zookeeper_async"];
@@ -107,7 +107,7 @@ pub(super) fn build() -> Result<Vec<Peer>> {
             let program = |name| target.join("peers").join(name);
             peers.push(peer("zookeeper-client", program("zookeeper_client"), |_| true));
             peers.push(peer("tokio-zookeeper", program("tokio_zookeeper"), without_locks));
-            // Its lock does not wait for its release, and hangs under contention.
+            // zookeeper-async does not await the release of its lock, and hangs under contention.
             peers.push(peer("zookeeper-async", program("zookeeper_async"), without_locks));
         }
         Err(error) => eprintln!("bench: without the clients from crates.io: {error}"),

@@ -21,10 +21,10 @@ pub(super) struct Report {
     quick: bool,
     peers: Vec<(&'static str, bool)>,
     notes: Vec<String>,
-    /// Failed rounds, for the terminal only: the document has the results of the others.
+    /// Failed rounds, shown on the terminal only: the document has the results of the other rounds.
     pub(super) failures: Vec<String>,
     pub(super) counted: BTreeMap<(&'static str, &'static str), Counts>,
-    /// The heap that stays for each session or watch, in bytes.
+    /// The heap memory that each session or watch keeps, in bytes.
     pub(super) kept: BTreeMap<&'static str, Option<f64>>,
     pub(super) scale: Vec<(&'static str, usize, Measurement)>,
     rounds: BTreeMap<(bool, &'static str, &'static str), Vec<Measurement>>,
@@ -39,7 +39,7 @@ pub(super) struct Counts {
     pub(super) syscalls: Option<f64>,
 }
 
-/// A limit for a measured value.
+/// An upper limit for a measured value.
 struct Budget {
     what: &'static str,
     measured: Option<f64>,
@@ -60,7 +60,7 @@ impl Report {
         }
     }
 
-    /// Adds a note for the readers of the document; a repeated one is added once.
+    /// Adds a note for the readers of the document, unless it has been added before.
     pub(super) fn note(&mut self, note: String) {
         eprintln!("bench: {note}");
         if !self.notes.contains(&note) {

@@ -1,8 +1,8 @@
-//! A contender as a separate process, for the faults: holds locks, writes to the resource in steps, and asks its client
-//! "do I still hold it?" before each step.
+//! A contender as a separate process, for the faults: holds locks, writes to the resource in steps, and before each
+//! step asks its client whether it still holds the lock.
 //!
-//! Reads one command a line: `acquire`, `release`, `disturb`. Prints `ready` once its connections are open. Ends with
-//! its standard input.
+//! It reads one command per line: `acquire`, `release`, `disturb`. It prints `ready` once its connections are open,
+//! and exits when its standard input ends.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::with_service;
 
-/// The time of a step between the question and the write.
+/// The duration of a step, from the question to the write.
 const WORK: Duration = Duration::from_millis(10);
 
 /// The pause of a program before it retries a failed call.
@@ -96,7 +96,7 @@ async fn agent<S: Service>(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// A connection to the resource: a line, and a line in reply.
+/// A connection to the resource, which replies to each line with a line.
 struct Connection(BufReader<TcpStream>);
 
 impl Connection {
@@ -114,7 +114,7 @@ impl Connection {
     }
 }
 
-/// One lock of an agent, from the acquire to its release or loss.
+/// One lock of an agent, from its acquire to its release or loss.
 struct Contender<S> {
     target: Target,
     slot: Slot<S>,
@@ -140,7 +140,7 @@ impl<S: Service> Contender<S> {
             let asked = microseconds();
             if !service.is_held(&guard).await {
                 resource.send(format!("lost {lock} {grant}")).await?;
-                // Its drop would release the lock by another request.
+                // Dropping it would release the lock with another request.
                 std::mem::forget(guard);
                 return Ok(());
             }

@@ -1,8 +1,8 @@
-//! `--fault NAME --service SERVICE`: one fault, in rounds. Several rounds run at the same time, each on a lock of
-//! its own: a fault of a process or of a server hits all of them.
+//! `--fault NAME --service SERVICE`: runs one fault, in rounds. Several rounds run at the same time, each on a
+//! different lock: a fault of a process or of a server affects all of them.
 //!
-//! In each round a holder acquires the lock and works, a second contender waits for it, and the fault happens. The
-//! resource counts late writes ([`super::resource`]).
+//! In each round, a holder acquires the lock and works, a second contender waits for it, and the fault happens.
+//! The resource counts late writes ([`super::resource`]).
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ use crate::{process::Process, proxy::Proxy, statistics};
 pub(crate) struct Fault {
     pub(crate) name: &'static str,
     pub(crate) services: fn(&Entry) -> bool,
-    /// Whether the servers write to the disk.
+    /// Whether the servers sync their writes to the disk.
     pub(crate) fsync: bool,
 }
 
@@ -71,13 +71,13 @@ const fn fault(name: &'static str, services: fn(&Entry) -> bool) -> Fault {
     Fault { name, services, fsync: true }
 }
 
-/// The lease of all services: etcd grants no shorter one, and ZooKeeper's limit is one second here.
+/// The lease of all services. etcd grants no shorter one; ZooKeeper's shortest is one second here.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// The time limit of a contender: twice a lease that was renewed at the fault and a wait for a second one.
+/// The time limit of a contender: twice the length of two leases, one renewed at the fault and one more to wait for.
 const LIMIT: Duration = Duration::from_secs(4 * LEASE.as_secs());
 
-/// glibc's allocator in front of Redis's jemalloc, which reads the clock before libfaketime is ready for it.
+/// Puts glibc's allocator in front of Redis's jemalloc, which reads the clock before libfaketime is ready.
 const MALLOC: &str = "/lib/x86_64-linux-gnu/libc_malloc_debug.so.0";
 
 /// The name of the file with the offset of libfaketime.
@@ -93,7 +93,7 @@ struct Scene<'a> {
     fsync: bool,
     servers: Servers,
     resource: Resource,
-    /// The directory of the file from which libfaketime reads its offset.
+    /// The directory with the file from which libfaketime reads its offset.
     clock: Option<TemporaryDirectory>,
 }
 
@@ -101,7 +101,7 @@ struct Scene<'a> {
 #[derive(Debug, Clone, Default)]
 struct Round {
     record: Record,
-    /// Milliseconds from the fault until the next contender had the lock.
+    /// Milliseconds from the fault until the next contender has acquired the lock.
     next_after: Option<f64>,
     holder_said_lost: bool,
 }
@@ -257,10 +257,10 @@ impl<'a> Scene<'a> {
         Err(format!("the {name} did not acquire its locks").into())
     }
 
-    /// A holder, a waiter, and the fault. Returns when the fault began.
+    /// Runs a round with a holder and a waiter. Returns the time at which the fault began.
     fn with_waiter(&mut self, locks: &[String]) -> Result<u64> {
         let snapshot = if self.fault == "server-restored" {
-            // An agent creates what the locks need: a snapshot without parent nodes is another fault.
+            // The agent creates the nodes that the locks need: without them, the snapshot would be a different fault.
             drop(self.agent("before", self.servers.addresses(), locks)?);
             self.servers.stop()?;
             let copy = self.servers.copy_data()?;
@@ -327,7 +327,7 @@ impl<'a> Scene<'a> {
         Ok(since)
     }
 
-    /// A replica that has lost its connection to the primary is promoted when the primary is killed.
+    /// The primary is killed, and a replica is promoted that had lost its connection to the primary before.
     fn failover(&mut self, locks: &[String]) -> Result<u64> {
         let mut replica = Servers::start(Kind::Redis, self.fsync)?;
         let proxy = Proxy::start(self.servers.address())?;
@@ -342,7 +342,7 @@ impl<'a> Scene<'a> {
             thread::sleep(Duration::from_millis(50));
         }
         let mut holder = self.agent("holder", self.servers.addresses(), locks)?;
-        // What the primary sends from now on does not arrive before its death.
+        // Commands that the primary forwards from now on do not reach the replica.
         proxy.stall();
         self.acquire(&mut holder, "holder", locks)?;
         let since = microseconds();
@@ -358,7 +358,7 @@ impl<'a> Scene<'a> {
         Ok(since)
     }
 
-    /// The holder's first acquire loses its reply, and it retries; then a waiter comes.
+    /// The reply to the holder's first acquire is lost, and the holder retries. Then a waiter arrives.
     fn lose_replies(&mut self, locks: &[String]) -> Result<u64> {
         let proxies: Result<Vec<_>> =
             self.servers.addresses().iter().map(|address| Proxy::start(address)).collect();
@@ -398,7 +398,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Ends every backend that holds an advisory lock.
+/// Terminates every backend that holds an advisory lock.
 fn terminate_backends(address: &str) -> Result<()> {
     let psql = find("psql").ok_or("no psql (Debian package postgresql-client)")?;
     let (host, port) = address.split_once(':').ok_or("an address without a port")?;
@@ -409,7 +409,7 @@ fn terminate_backends(address: &str) -> Result<()> {
     output(&mut command).map(drop)
 }
 
-/// Sends a command to a Redis server by redis-cli and returns the reply.
+/// Sends a command to a Redis server with redis-cli and returns the reply.
 fn redis(address: &str, words: &[&str]) -> Result<String> {
     let (host, port) = address.split_once(':').ok_or("an address without a port")?;
     output(Command::new("redis-cli").args(["-h", host, "-p", port]).args(words))

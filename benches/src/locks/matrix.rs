@@ -1,4 +1,4 @@
-//! Every fault with every service that it applies to, several at the same time: they mostly wait.
+//! Runs every fault with every service that it applies to, several at a time, because they mostly wait.
 
 use std::{
     process::{Child, Stdio},
@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &Arguments, names: &[&str]) -> Result<()> {
         let with = services.iter().filter(|service| (fault.services)(service));
         waiting.extend(with.map(|service| (fault.name, service.name)));
     }
-    // A whole run replaces the values of earlier ones; single faults are added to it.
+    // Removes the earlier values of these faults and services. A single fault, in contrast, adds to the values.
     results::retain("faults", |line| {
         !waiting
             .iter()

@@ -1,8 +1,8 @@
 //! `bench locks`: lock services behind one command line, measured side by side.
 //!
-//! `bench locks client SERVICE WORKLOAD OPTIONS` is one client process: it does one workload and prints one line of JSON. The
-//! other commands start servers, run such processes against them, and keep the measured values in `results`; the report
-//! is written from those.
+//! `bench locks client SERVICE WORKLOAD OPTIONS` is one client process: it runs one workload and prints one line of
+//! JSON. The other commands start servers, run such processes against them, and keep the measured values in `results`,
+//! from which the report is written.
 
 mod agent;
 mod faults;
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Arguments, words: &[&str]) -> Result<()> {
     }
 }
 
-/// A command of this program.
+/// Returns a command that runs this program.
 fn this_program() -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("locks");

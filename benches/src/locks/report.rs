@@ -1,14 +1,14 @@
-//! docs/LOCK-SERVICES.md and the guide's chapter on choosing a lock: `report.md` and `choosing.md`, in which `{{FIGURE}}`
-//! is what was measured.
+//! Writes docs/LOCK-SERVICES.md and the guide's chapter on choosing a lock, from `report.md` and `choosing.md`. In
+//! these, `{{FIGURE}}` stands for a measured value:
 //!
 //! | figure | what |
 //! |---|---|
-//! | `measured` | when and where it was measured |
+//! | `measured` | the time and the machine of the measurement |
 //! | `version SERVER` | the version of the installed server |
 //! | `speed CELL.FIELD ...` | a row for each service: the medians of these fields, see [`Values::speed`] |
 //! | `faults FAULT` | a row for each service that the fault applies to |
 //! | `late`, `token`, `next` or `after`, of `FAULT SERVICE` | one value of such a row |
-//! | `cycle`, `waiting` or `overtakes`, of `SERVICE` | one value of its speed |
+//! | `cycle`, `waiting` or `overtakes`, of `SERVICE` | one value of its speed measurements |
 
 use std::fs;
 
@@ -22,7 +22,7 @@ use crate::{
     statistics::{median, quantile},
 };
 
-/// The texts, and the documents below `docs` that are made of them.
+/// The templates, and the documents below `docs` that are written from them.
 const DOCUMENTS: [(&str, &str); 2] = [
     (include_str!("report.md"), "LOCK-SERVICES.md"),
     (include_str!("choosing.md"), "guide/src/choosing.md"),
@@ -39,7 +39,6 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The measured values.
 #[derive(Default)]
 struct Values {
     speed: Vec<Value>,
@@ -47,7 +46,7 @@ struct Values {
 }
 
 impl Values {
-    /// Replaces the figures of a text.
+    /// Replaces the figures in a text by their values.
     fn fill(&self, text: &str) -> Result<String> {
         let mut parts = text.split("{{");
         let mut filled = parts.next().unwrap_or_default().to_owned();
@@ -108,7 +107,7 @@ impl Values {
         )
     }
 
-    /// One row for each service; a missing one says so.
+    /// One row for each service, which says so if the service is not installed.
     fn speed_rows(&self, columns: &[&str]) -> String {
         let row = |service: &str| {
             let is_of_service = |line: &Value| line["service"] == service;
@@ -122,8 +121,8 @@ impl Values {
         ENTRIES.iter().map(|service| row(service.name)).collect()
     }
 
-    /// The median over the rounds of a cell, `None` without one. A column is `WORKLOAD[-N][-off].FIELD`, with N contenders
-    /// or locks, and `off` for servers that do not write to the disk.
+    /// The median of a cell over its rounds, or `None` if there are none. A column is `WORKLOAD[-N][-off].FIELD`, with
+    /// N contenders or locks, and `off` for servers that do not sync to the disk.
     fn speed(&self, service: &str, column: &str) -> Option<f64> {
         let (cell, field) = column.split_once('.')?;
         let (cell, fsync) = cell.strip_suffix("-off").map_or((cell, true), |cell| (cell, false));
@@ -135,7 +134,7 @@ impl Values {
                 // `--contenders N` or `--locks N`.
                 && n.is_none_or(|n| line["options"].as_str().and_then(|all| all.split(' ').nth(1)) == Some(n))
                 && line.get("error").is_none()
-                // A round without a grant, on an overloaded machine, has no latency.
+                // A round without a grant, as on an overloaded machine, has no latency.
                 && line["grants"] != 0
         };
         let of_cell = self.speed.iter().filter(is_of_cell);
@@ -161,7 +160,7 @@ impl Values {
         let share = |field| self.share(fault, service, field);
         let values = [
             number(share("violations")),
-            // A service without tokens has no such value.
+            // Only services with tokens have this value.
             share("violations_despite_token").map_or("none".into(), |share| number(Some(share))),
             number(share("wrong_answers")),
             number(share("next_acquired")),
@@ -170,13 +169,13 @@ impl Values {
         format!("| {fault} | {service} | {} |\n", values.join(" | "))
     }
 
-    /// The runs of a cell, the latest last.
+    /// The runs of a cell; the latest is the last.
     fn runs(&self, fault: &str, service: &str) -> Vec<&Value> {
         let is_of_cell = |line: &&Value| line["fault"] == fault && line["service"] == service;
         self.faults.iter().filter(is_of_cell).collect()
     }
 
-    /// A count in all runs of a cell together, as a share of its rounds, in percent.
+    /// A count in all runs of a cell, as a percentage of their rounds.
     fn share(&self, fault: &str, service: &str, field: &str) -> Option<f64> {
         let mut runs = self.runs(fault, service);
         runs.retain(|run| run.get(field).is_some());
@@ -186,9 +185,9 @@ impl Values {
     }
 }
 
-/// A field of a measured line, as the tables show it.
+/// A field of a measured line, in the unit of the tables.
 fn field_of(line: &Value, field: &str) -> Option<f64> {
-    // Every fifth percentile, and the 99th at the end.
+    // The quantiles are every fifth percentile, followed by the 99th.
     let quantile = |of: &str, index: usize| line[of].get(index)?.as_f64();
     match field {
         "p5" => quantile("quantiles", 1),
@@ -200,7 +199,7 @@ fn field_of(line: &Value, field: &str) -> Option<f64> {
         "grants_that_overtake" => Some(line[field].as_f64()? * 100.0),
         // A file has no server.
         "server_cpu_us" => line[field].as_f64().filter(|_| line["service"] != "file"),
-        // A server that had enough memory before shows no growth.
+        // A server that already had enough free memory shows no growth.
         "bytes_per_lock" => line[field].as_f64().filter(|bytes| *bytes > 0.0),
         _ => line[field].as_f64(),
     }

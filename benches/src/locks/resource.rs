@@ -1,8 +1,8 @@
-//! The protected resource: receives the writes of all holders, and detects late ones.
+//! The protected resource: it receives the writes of all holders and detects late ones.
 //!
 //! A holder enters with its grant and its fencing token, writes in steps, and leaves. A write of a grant is *late* if
-//! another grant of the same lock has entered since: its holder works beside the next one, or after it. A resource
-//! that checks fencing tokens refuses a late write whose token is smaller than the greatest it has seen.
+//! another grant of the same lock has entered since: its holder works at the same time as the next one, or after it.
+//! A resource that checks fencing tokens refuses a late write if its token is smaller than the greatest it has seen.
 
 use std::{
     collections::HashMap,
@@ -20,28 +20,29 @@ use xtask::Result;
 pub(crate) struct Record {
     /// The grants in the order in which they entered, with their times in microseconds.
     pub(crate) entered: Vec<(String, u64)>,
-    /// The grants whose client answered "not held" to its holder.
+    /// The grants that their clients have reported as lost to their holders.
     pub(crate) lost: Vec<String>,
     greatest_token: Option<i64>,
     /// Late writes.
     pub(crate) late: u64,
-    /// Late writes that a check of tokens would have let pass.
+    /// Late writes that a check of tokens would have accepted.
     pub(crate) late_despite_token: u64,
-    /// Late writes whose holder had asked "do I still hold it?" after the other grant had entered, and read "yes".
+    /// Late writes whose holder had asked its client after the other grant entered. The answer was that it still held
+    /// the lock.
     pub(crate) wrong_answers: u64,
-    /// Whether a grant came without a token.
+    /// Whether a grant has entered without a token.
     pub(crate) without_token: bool,
 }
 
 impl Record {
-    /// A holder begins.
+    /// Records that a holder enters.
     pub(crate) fn enter(&mut self, grant: &str, token: Option<i64>, now: u64) {
         self.entered.push((grant.to_owned(), now));
         self.greatest_token = self.greatest_token.max(token);
         self.without_token |= token.is_none();
     }
 
-    /// A holder writes; it asked its client at `asked`.
+    /// Records a write. Its holder asked the client whether it holds the lock at the time `asked`.
     pub(crate) fn write(&mut self, grant: &str, token: Option<i64>, asked: u64) {
         let Some((latest, since)) = self.entered.last() else { return };
         if latest == grant {
@@ -54,7 +55,7 @@ impl Record {
     }
 }
 
-/// All locks, and a signal for each change.
+/// The records of all locks, and a signal for their changes.
 #[derive(Debug, Default)]
 struct Shared {
     records: Mutex<HashMap<String, Record>>,
@@ -91,7 +92,7 @@ impl Resource {
         records.get(lock).cloned().unwrap_or_default()
     }
 
-    /// Waits until a grant of this agent has entered each lock; returns whether all have.
+    /// Waits until a grant of this agent has entered each lock. Returns whether that happened in time.
     pub(crate) fn wait_for(&self, agent: &str, locks: &[String], limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         let mut records = self.shared.records.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +114,7 @@ impl Resource {
     }
 }
 
-/// Whether a grant, `AGENT.NUMBER`, belongs to an agent.
+/// Whether a grant, named `AGENT.NUMBER`, belongs to an agent.
 pub(crate) fn is_of(grant: &str, agent: &str) -> bool {
     grant.split_once('.').is_some_and(|(name, _)| name == agent)
 }
@@ -162,12 +163,12 @@ mod tests {
         assert_eq!(record.late, 0);
         record.enter("b.1", Some(9), 20);
         record.write("b.1", Some(9), 21);
-        // Asked before the other holder entered: the answer was right then.
+        // Asked before the other holder entered, when the answer was right.
         record.write("a.1", Some(5), 15);
         assert_eq!((record.late, record.late_despite_token, record.wrong_answers), (1, 0, 0));
         record.write("a.1", Some(5), 25);
         assert_eq!((record.late, record.late_despite_token, record.wrong_answers), (2, 0, 1));
-        // Without a token, nothing refuses it.
+        // A write without a token cannot be refused.
         record.write("a.1", None, 25);
         assert_eq!((record.late, record.late_despite_token), (3, 1));
     }

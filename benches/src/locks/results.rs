@@ -1,4 +1,4 @@
-//! The measured values, one JSON object a line, in `benches/results`.
+//! The measured values in `benches/results`, one JSON object per line.
 
 use std::{
     fs::{self, OpenOptions},
@@ -16,7 +16,7 @@ fn path(table: &str) -> PathBuf {
     xtask::workspace::root().join("benches/results").join(format!("{table}.jsonl"))
 }
 
-/// Adds a line, in one write: several processes may do so at the same time.
+/// Adds a line with a single write, because several processes may do so at the same time.
 pub(crate) fn append(table: &str, value: &Value) -> Result<()> {
     let path = path(table);
     if let Some(directory) = path.parent() {
@@ -26,14 +26,14 @@ pub(crate) fn append(table: &str, value: &Value) -> Result<()> {
     Ok(file.write_all(format!("{value}\n").as_bytes())?)
 }
 
-/// All lines of a table; none if it was not measured.
+/// All lines of a table; none if it has not been measured.
 pub(crate) fn read(table: &str) -> Result<Vec<Value>> {
     let Ok(text) = fs::read_to_string(path(table)) else { return Ok(Vec::new()) };
     let lines = text.lines().filter(|line| !line.is_empty());
     Ok(lines.map(serde_json::from_str).collect::<serde_json::Result<_>>()?)
 }
 
-/// Removes a table's lines that do not satisfy a condition.
+/// Removes the lines of a table that do not satisfy `keep`.
 pub(crate) fn retain(table: &str, keep: impl Fn(&Value) -> bool) -> Result<()> {
     let lines = read(table)?;
     let text: String =
@@ -45,7 +45,7 @@ pub(crate) fn retain(table: &str, keep: impl Fn(&Value) -> bool) -> Result<()> {
     Ok(())
 }
 
-/// Today, as 2001-12-31.
+/// Today's date, as in 2001-12-31.
 pub(crate) fn date() -> String {
     let output = Command::new("date").arg("+%F").output();
     output.map_or_else(|_| String::new(), |o| String::from_utf8_lossy(&o.stdout).trim().to_owned())

@@ -1,5 +1,5 @@
-//! The servers of the services: each on free loopback ports, with its files in a temporary directory, ended by its
-//! process ID, or by the kernel if this process is killed.
+//! The servers of the services. Each uses free loopback ports and keeps its files in a temporary directory. It is
+//! ended by its process ID, or by the kernel if this process is killed.
 
 use std::{
     fs,
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The program of the server, and the Debian package that has it.
+    /// The program of the server, and the Debian package that contains it.
     const fn program(self) -> (&'static str, &'static str) {
         match self {
             Self::ZooKeeper | Self::File => ("sh", "dash"),
@@ -48,13 +48,14 @@ impl Kind {
         }
     }
 
-    /// The version of the installed server, in one line.
+    /// The version of the installed server as one line.
     pub(crate) fn version(self) -> Result<String> {
         if self == Self::File {
             return Ok("the operating system".into());
         }
         if self == Self::ZooKeeper {
-            // The jar that is used may be a link without its version, or the target of links with it.
+            // The jar in use may be a link without a version, or the target of a link, so the
+            // versions are taken from all names.
             let directory = std::env::var("DOCENT_JAVA_LIB").unwrap_or("/usr/share/java".into());
             let names = fs::read_dir(directory)?.flatten().map(|entry| entry.file_name());
             let version = names.filter_map(|name| {
@@ -80,7 +81,7 @@ fn program(kind: Kind) -> Result<PathBuf> {
     find(program).ok_or_else(|| format!("no {program} (Debian package {package})").into())
 }
 
-/// A command that ends with this process, as the given user if this process is root.
+/// A command that is killed when this process ends. If this process is root, it runs as the given user.
 fn owned_command(program: &Path, user: Option<&str>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]);
@@ -91,7 +92,7 @@ fn owned_command(program: &Path, user: Option<&str>) -> Command {
     command
 }
 
-/// Gives a directory to a user, if this process is root.
+/// Makes a user the owner of a directory, if this process is root.
 fn give(directory: &Path, user: &str) -> Result<()> {
     if nix::unistd::geteuid().is_root() {
         let user = User::from_name(user)?.ok_or_else(|| format!("no user {user}"))?;
@@ -106,12 +107,12 @@ enum Ready {
     Redis,
     Etcd,
     Postgres,
-    /// Sends a greeting.
+    /// Sends a greeting to a new connection.
     Greeting,
     Accepts,
 }
 
-/// A process with its command line, to be started again.
+/// A server process, with the command line to start it again.
 #[derive(Debug)]
 pub(crate) struct ServerProcess {
     program: PathBuf,
@@ -124,7 +125,7 @@ pub(crate) struct ServerProcess {
     child: Option<Child>,
 }
 
-/// A server starts within a second, on a busy machine within ten.
+/// A server starts within a second, or within ten on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 impl ServerProcess {
@@ -140,7 +141,7 @@ impl ServerProcess {
             command.envs(self.environment.iter().cloned());
             command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
             let mut child = command.spawn()?;
-            // A process that ends found the port or the files of its predecessor in use: retry.
+            // If the process exits, the port or the files were still in use by its predecessor: retry.
             while child.try_wait()?.is_none() {
                 if self.is_ready() {
                     self.child = Some(child);
@@ -201,7 +202,7 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // PostgreSQL's processes end with their parent on SIGQUIT, and leave shared memory on SIGKILL.
+        // On SIGQUIT, PostgreSQL's processes end with their parent. On SIGKILL, they would leave shared memory behind.
         let postgres = matches!(self.ready, Ready::Postgres);
         let signal = if postgres { Signal::SIGQUIT } else { Signal::SIGKILL };
         let _ = self.end(signal);
@@ -228,13 +229,12 @@ impl Member {
     }
 }
 
-/// Running servers.
 #[derive(Debug)]
 pub(crate) struct Servers {
     pub(crate) kind: Kind,
     members: Vec<Member>,
     addresses: Vec<String>,
-    // Removed after the servers have ended.
+    // Dropped, and so removed, after the servers have ended.
     directories: Vec<TemporaryDirectory>,
 }
 
@@ -243,7 +243,7 @@ impl Servers {
         Self::start_with(kind, fsync, &[])
     }
 
-    /// Starts the servers with more variables in their environment.
+    /// Starts the servers with additional environment variables.
     pub(crate) fn start_with(
         kind: Kind,
         fsync: bool,
@@ -263,7 +263,7 @@ impl Servers {
         if self.kind == Kind::ZooKeeper {
             let property = ("zookeeper.forceSync", if fsync { "yes" } else { "no" });
             let settings = Settings {
-                // Two ticks are the shortest session timeout.
+                // The shortest session timeout is two ticks.
                 tick_time: Duration::from_millis(500),
                 properties: vec![(property.0.to_owned(), property.1.to_owned())],
                 ..Settings::default()
@@ -273,7 +273,7 @@ impl Servers {
             self.members.push(Member::ZooKeeper(Box::new(server)));
             return Ok(());
         }
-        // etcd 3.4 has no option for writes that are not durable.
+        // etcd 3.4 has no option to switch off durable writes, so its files are in memory.
         let in_memory = self.kind == Kind::Etcd && !fsync;
         let directory = match in_memory {
             true => TemporaryDirectory::new_in(Path::new("/dev/shm"), "locks")?,
@@ -375,7 +375,7 @@ impl Servers {
         &self.addresses
     }
 
-    /// The process ids of the servers that run.
+    /// The process IDs of the running servers.
     pub(crate) fn ids(&self) -> Vec<u32> {
         self.members.iter().filter_map(Member::id).collect()
     }
@@ -412,7 +412,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Starts the servers that do not run, with their ports and their data.
+    /// Starts the servers that are not running, with the same ports and data.
     pub(crate) fn start_again(&mut self) -> Result<()> {
         for member in &mut self.members {
             match member {
@@ -426,7 +426,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Copies the data of the servers, which do not run, and returns where to.
+    /// Copies the data of the servers, which must not be running. Returns the copy.
     pub(crate) fn copy_data(&self) -> Result<TemporaryDirectory> {
         let copy = TemporaryDirectory::new("snapshot")?;
         for (index, directory) in self.data_directories().iter().enumerate() {
@@ -436,7 +436,7 @@ impl Servers {
         Ok(copy)
     }
 
-    /// Puts a copy in place of the data of the servers, which do not run.
+    /// Replaces the data of the servers, which must not be running, by a copy.
     pub(crate) fn restore_data(&self, copy: &TemporaryDirectory) -> Result<()> {
         for (index, directory) in self.data_directories().iter().enumerate() {
             fs::remove_dir_all(directory)?;
@@ -459,7 +459,7 @@ fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// A pooler in transaction mode in front of a PostgreSQL server.
+/// Starts a connection pooler in transaction mode in front of a PostgreSQL server.
 pub(crate) fn pooler(server: &str) -> Result<(ServerProcess, TemporaryDirectory, String)> {
     let program = find("pgbouncer").ok_or("no pgbouncer (Debian package pgbouncer)")?;
     let (host, server_port) = server.split_once(':').ok_or("an address without a port")?;
@@ -489,7 +489,7 @@ pub(crate) fn pooler(server: &str) -> Result<(ServerProcess, TemporaryDirectory,
     Ok((process, directory, address))
 }
 
-/// Starts a command of this program that ends with this process.
+/// Starts a command of this program. It is killed when this process ends.
 pub(crate) fn start_this_program(arguments: &[&str]) -> Result<Process> {
     Process::start(owned_command(&std::env::current_exe()?, None).args(arguments))
 }

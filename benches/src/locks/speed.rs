@@ -1,4 +1,4 @@
-//! The workloads of all services in interleaved rounds, so that a disturbance affects all of them.
+//! Runs the workloads of all services in interleaved rounds, so that a disturbance affects all of them.
 
 use std::{collections::HashMap, fs, time::Duration};
 
@@ -14,11 +14,11 @@ use super::{
 };
 use crate::process;
 
-/// A workload with its options, and how it is repeated.
+/// A workload with its options, and whether it is repeated.
 struct Plan {
     workload: &'static str,
     options: &'static [&'static str],
-    /// Counted values need no second round, and do not depend on the disk.
+    /// Counted values need no second round and do not depend on the disk.
     once: bool,
 }
 
@@ -33,7 +33,7 @@ const PLANS: [Plan; 8] = [
     Plan { workload: "waiters", options: &["--contenders", "8", "--seconds", "4"], once: true },
 ];
 
-/// Held locks per service when their memory is measured.
+/// The number of locks held on each service while its memory is measured.
 const MEMORY_LOCKS: usize = 2000;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments, names: &[&str]) -> Result<()> {
             for fsync in [true, false] {
                 for service in &services {
                     let servers = running.get(&(service.kind, fsync));
-                    // A file has no wire and no disk.
+                    // The file lock uses no network and no disk.
                     let skipped = if service.kind == Kind::File {
                         !fsync || plan.once
                     } else {
@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments, names: &[&str]) -> Result<()> {
         }
         eprintln!("bench: round {} of {rounds} has ended", round + 1);
     }
-    // At the end: held locks stay until their sessions expire.
+    // Measured last, because the held locks stay until their sessions expire.
     let locks = MEMORY_LOCKS.to_string();
     let with_memory = services.iter().filter(|service| service.kind != Kind::File);
     for service in with_memory.filter(|_| is_wanted("memory")) {
@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs one client process and keeps its line; an error becomes a line too.
+/// Runs one client process and stores its line. An error is stored as a line too.
 fn measure(
     service: &Entry,
     servers: &Servers,

@@ -1,4 +1,4 @@
-//! The workloads of a client process: one or several contenders on one service.
+//! The workloads of a client process: one or several contenders for one service.
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,10 +23,10 @@ use crate::{
 /// Cycles before anything is measured.
 const WARM_UP: usize = 20;
 
-/// The time for which a contender of a hand-off holds the lock, while others queue up.
+/// How long a contender in a hand-off holds the lock, while others queue.
 const HOLD: Duration = Duration::from_millis(2);
 
-/// The limit of a connect, and of the warm-up.
+/// The time limit of a connect, and of the warm-up.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(service: &str, workload: &str, arguments: &Arguments) -> Result<()> {
@@ -34,7 +34,7 @@ pub(crate) fn run(service: &str, workload: &str, arguments: &Arguments) -> Resul
     let work = async {
         let outcome: Result<Value> = with_service!(service, dispatch(workload, arguments));
         println!("{}", outcome?);
-        // Waiting contenders are neither awaited nor dropped: a drop makes some clients send requests.
+        // Waiting contenders are neither awaited nor dropped, because dropping them makes some clients send requests.
         std::process::exit(0)
     };
     LocalSet::new().block_on(&runtime, work)
@@ -66,7 +66,7 @@ impl Cpu {
         Self { pids, client: own_cpu_seconds(), server }
     }
 
-    /// Seconds of the client and of the servers.
+    /// The CPU seconds of the client and of the servers.
     fn end(&self) -> (f64, f64) {
         let client = own_cpu_seconds() - self.client;
         (client, cpu_seconds(&self.pids) - self.server)
@@ -100,7 +100,7 @@ async fn one_cycle<S: Service>(service: &S, lock: &str) -> Result<()> {
     service.release(guard).await
 }
 
-/// Acquire and release without contention, one after the other.
+/// Acquires and releases a lock without contention, in a loop.
 async fn cycle<S: Service>(arguments: &Arguments) -> Result<Value> {
     let (length, lock) = (duration(arguments)?, name(arguments));
     let service = S::connect(&Target::new(arguments)?).await?;
@@ -125,7 +125,7 @@ async fn cycle<S: Service>(arguments: &Arguments) -> Result<Value> {
     }))
 }
 
-/// A target whose servers are behind counting proxies.
+/// A target that reaches the servers through counting proxies.
 fn proxied(target: &Target) -> Result<(Target, Vec<Proxy>)> {
     let proxies: Result<Vec<_>> = target.addresses.iter().map(|to| Proxy::start(to)).collect();
     let proxies = proxies?;
@@ -140,7 +140,7 @@ fn counted(proxies: &[Proxy]) -> (f64, f64) {
     (flights as f64, counts().map(|counts| counts.bytes).sum::<u64>() as f64)
 }
 
-/// The round trips and bytes of a cycle.
+/// Counts the round trips and bytes of a cycle.
 async fn count<S: Service>(arguments: &Arguments) -> Result<Value> {
     const CYCLES: usize = 100;
     let (target, proxies) = proxied(&Target::new(arguments)?)?;
@@ -183,14 +183,14 @@ impl Queue {
         ticket
     }
 
-    /// Counts a grant: its latency, and how many contenders had asked before and still wait.
+    /// Counts a grant with its latency, and the contenders that asked earlier and are still waiting.
     fn granted(&self, ticket: u64, waited: Duration) {
         self.grants.set(self.grants.get() + 1);
         self.changed.notify_waiters();
         let mut waiting = self.waiting.borrow_mut();
         waiting.remove(&ticket);
         if self.warm_up.get() > 0 {
-            // At the start all contenders ask at the same time, in no order.
+            // At the start, all contenders ask at the same time, so their order means nothing.
             self.warm_up.set(self.warm_up.get() - 1);
             return;
         }
@@ -202,7 +202,7 @@ impl Queue {
     }
 }
 
-/// Contenders that pass one lock around, each with its own connection.
+/// Runs contenders that pass one lock around, each with its own connection.
 async fn handoff<S: Service>(arguments: &Arguments) -> Result<Value> {
     let (length, lock) = (duration(arguments)?, name(arguments).to_owned());
     let contenders: usize = arguments.number("contenders", 8)?;
@@ -263,7 +263,8 @@ async fn contend<S: Service>(service: &S, queue: &Queue, lock: &str) -> Result<(
         tokio::time::sleep(HOLD).await;
         queue.released.set(Some(Instant::now()));
         service.release(guard).await?;
-        // The lock passes to another contender: a client that polls would acquire its own again, before all others.
+        // Waits until another contender has the lock: otherwise, a client that polls would acquire it again before
+        // all others.
         loop {
             let changed = queue.changed.notified();
             if queue.grants.get() > grants || queue.stop.get() {
@@ -275,7 +276,7 @@ async fn contend<S: Service>(service: &S, queue: &Queue, lock: &str) -> Result<(
     Ok(())
 }
 
-/// Cycles of several clients, each on its own lock.
+/// Runs the cycles of several clients, each with its own lock.
 async fn throughput<S: Service>(arguments: &Arguments) -> Result<Value> {
     let length = duration(arguments)?;
     let locks: usize = arguments.number("locks", 1)?;
@@ -300,7 +301,7 @@ async fn throughput<S: Service>(arguments: &Arguments) -> Result<Value> {
                     return;
                 }
                 cycles.set(cycles.get() + u64::from(counting.get()));
-                // A client without network, such as the file lock, must yield too.
+                // A client that does not wait for a network, such as the file lock, must yield too.
                 tokio::task::yield_now().await;
             }
         });
@@ -323,7 +324,7 @@ async fn throughput<S: Service>(arguments: &Arguments) -> Result<Value> {
     }))
 }
 
-/// The cost of waiting: all contenders but the holder are behind counting proxies.
+/// Measures the cost of waiting: all contenders except the holder use counting proxies.
 async fn waiters<S: Service>(arguments: &Arguments) -> Result<Value> {
     let (length, lock) = (duration(arguments)?, name(arguments).to_owned());
     let count: usize = arguments.number("contenders", 8)?;
@@ -336,7 +337,7 @@ async fn waiters<S: Service>(arguments: &Arguments) -> Result<Value> {
         let service = timeout(LIMIT, S::connect(&target)).await??;
         let lock = lock.clone();
         tokio::task::spawn_local(async move {
-            // Never granted within the measurement.
+            // Not granted during the measurement.
             let guard = service.acquire(&lock).await;
             std::mem::forget((guard, service));
         });
@@ -356,7 +357,7 @@ async fn waiters<S: Service>(arguments: &Arguments) -> Result<Value> {
     }))
 }
 
-/// The memory of the servers per held lock, with the parent node or row that it needs.
+/// Measures the memory that servers use per held lock, including the parent node or row that it needs.
 async fn memory<S: Service>(arguments: &Arguments) -> Result<Value> {
     let locks: usize = arguments.number("locks", 1000)?;
     let (pids, java) = (pids(arguments), arguments.flag("java"));

@@ -23,7 +23,7 @@ impl Peer for TokioZookeeper {
         let mut builder = ZooKeeperBuilder::default();
         builder.set_timeout(Duration::from_secs(30));
         let (client, events) = must(builder.connect(&must(address.parse())).await);
-        // They are not used, but fail without a reader.
+        // The events are not used, but the client fails without their receiver.
         std::mem::forget(events);
         Self(client)
     }

@@ -1,4 +1,4 @@
-//! The workloads, written once for all peers. A peer implements [`Peer`].
+//! The workloads, written once for all clients. Each client implements [`Peer`].
 
 use std::{
     collections::VecDeque,
@@ -26,7 +26,7 @@ const CONTENDERS: usize = 8;
 #[allow(async_fn_in_trait)]
 pub(crate) trait Peer: Sized + 'static {
     const NAME: &'static str;
-    /// Whether a call queues its request; if not, polling the future does.
+    /// Whether a call queues its request. If not, the request is queued when the future is polled.
     const EAGER: bool;
     type Watch;
     type Guard;
@@ -34,7 +34,7 @@ pub(crate) trait Peer: Sized + 'static {
     async fn connect(address: &str) -> Self;
     fn get(&self, path: &'static str) -> impl Future<Output = usize>;
     fn set(&self, path: &str) -> impl Future<Output = ()>;
-    /// Creates a node. Returns whether it was missing.
+    /// Creates a node. Returns whether it did not exist.
     fn create<'a>(&'a self, path: &'a str) -> impl Future<Output = bool> + 'a;
     fn delete<'a>(&'a self, path: &'a str) -> impl Future<Output = ()> + 'a;
     async fn children(&self, path: &str) -> Vec<String>;
@@ -53,7 +53,7 @@ pub(crate) fn main<P: Peer>() {
     let runtime = must(builder.worker_threads(2).enable_all().build());
     let local = tokio::task::LocalSet::new();
     runtime.block_on(local.run_until(run::<P>(arguments)));
-    // The shutdown of a client is not measured, and some never end.
+    // The shutdown of a client is not measured, and some clients never end it.
     runtime.shutdown_background();
 }
 
@@ -132,7 +132,7 @@ async fn pipelined<P: Peer, F: Future>(arguments: &Arguments, call: impl Fn(usiz
     timed.finish(P::NAME, &arguments.workload, arguments.n);
 }
 
-/// Keeps a window of requests in flight, in the cheapest way that the client allows.
+/// Keeps a window of requests in flight, at the lowest cost that the client allows.
 async fn keep_window<F: Future>(
     n: usize,
     window: usize,

@@ -1,5 +1,5 @@
-//! zookeeper-async 5. Its lock panics or hangs under contention, so there is no lock-handoff; its release is
-//! not awaited, so lock-uncontended lacks a round trip.
+//! zookeeper-async 5. Its lock panics or hangs under contention, so there is no lock-handoff. It does not
+//! await the release of the lock, so lock-uncontended has one round trip less.
 
 #[path = "../../../tools/bench_peer/measure.rs"]
 mod measure;

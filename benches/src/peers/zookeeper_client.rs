@@ -76,7 +76,7 @@ impl Peer for Kezhuw {
 
     async fn release(&self, guard: OwnedLockClient) {
         must(self.0.delete(guard.lock_path(), None).await);
-        // Its drop would delete the node once more, in the background.
+        // Dropping it would delete the node once more, in the background.
         std::mem::forget(guard);
     }
 }

@@ -16,12 +16,12 @@ impl Entry {
         Acl::new(self.perms, &self.scheme, &self.id)
     }
 
-    /// Whether the entry has a password where a server expects its hash.
+    /// Whether the entry has a password where servers expect its hash.
     pub(super) fn has_clear_password(&self) -> bool {
         self.scheme == "digest" && !is_digest_id(&self.id)
     }
 
-    /// Whether the server replaces this entry by the ids of the connection, which must have some.
+    /// Whether the server replaces this entry by the identities of the connection, which must have at least one.
     pub(super) fn is_of_the_connection(&self) -> bool {
         self.scheme == "auth"
     }

@@ -1,13 +1,13 @@
 //! Instants as dates.
 
-/// Formats milliseconds since 1970 as `Date.toString` of Java does in the time zone UTC: `Thu Jan 01 00:00:00 UTC 1970`.
+/// Formats milliseconds since 1970 as Java's `Date.toString` does in the time zone UTC: `Thu Jan 01 00:00:00 UTC 1970`.
 pub(super) fn date(millis: i64) -> String {
     const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
         ["Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb"];
     let seconds = millis.div_euclid(1000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Years begin in March here, so that a leap day is the last of its year; 400 years have 146,097 days.
+    // Years begin in March here, so that a leap day is the last day of its year. 400 years have 146,097 days.
     let day_of_cycles = days + 719_468;
     let (cycle, day) = (day_of_cycles.div_euclid(146_097), day_of_cycles.rem_euclid(146_097));
     let year_of_cycle = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

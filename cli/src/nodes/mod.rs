@@ -73,7 +73,7 @@ fn read_data(data: &str) -> Result<Vec<u8>, Failure> {
         return Ok(data.as_bytes().to_vec());
     }
     let mut bytes = Vec::new();
-    // No request with more than this is sent.
+    // A longer request is refused anyway.
     let limit = docent_protocol::frame::DEFAULT_LIMIT;
     let limit_with_one = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     io::stdin().lock().take(limit_with_one).read_to_end(&mut bytes).map_err(|error| {
@@ -88,7 +88,7 @@ fn read_data(data: &str) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// The nodes of a tree that the ACL hides, reported together at the end.
+/// The nodes of a tree that ACLs hide. They are reported together at the end.
 #[derive(Debug, Default)]
 struct Hidden {
     first: Option<docent::Error>,
@@ -96,7 +96,7 @@ struct Hidden {
 }
 
 impl Hidden {
-    /// Notes a `NoAuth`. Other errors are returned.
+    /// Notes a `NoAuth` error. Returns any other error.
     fn note(&mut self, error: docent::Error) -> Result<(), Failure> {
         if error.kind() != ErrorKind::NoAuth {
             return Err(error.into());
@@ -134,7 +134,8 @@ pub(crate) fn validate_path(path: &str) -> Result<(), Failure> {
     path::validate(path).map_err(|error| invalid_path(path, error))
 }
 
-/// As [`validate_path`], for a node to create. The name of a sequential one may be empty: the server appends the number.
+/// Like [`validate_path`], for a node to be created. The name of a sequential node may be empty, because the server
+/// appends its number.
 fn validate_new_path(path: &str, sequential: bool) -> Result<(), Failure> {
     if sequential {
         path::validate_sequential(path).map_err(|error| invalid_path(path, error))
@@ -147,9 +148,9 @@ fn invalid_path(path: &str, error: PathError) -> Failure {
     Failure::usage(format_args!("\"{path}\": {error}; a path looks like /a/b"))
 }
 
-/// Lists a node and its descendants, sorted by path, so parents precede children. Leaves out nodes that are deleted
-/// meanwhile. Up to 256 requests are in flight. Children that the ACL hides are noted in `hidden`; without it, they are an
-/// error.
+/// Lists a node and its descendants, sorted by path, so that parents precede children. Leaves out nodes that are
+/// deleted meanwhile. Up to 256 requests are in flight. Children that the ACL hides are noted in `hidden`; if that is
+/// `None`, they are an error.
 async fn list_tree(
     client: &Client,
     root: &str,
@@ -176,7 +177,7 @@ async fn list_tree(
             }
         }
     }
-    // By component: as whole strings, `/a-b` would sort between `/a` and `/a/b`.
+    // Sorted by component: as whole strings, `/a-b` would come between `/a` and `/a/b`.
     found.sort_by(|one, other| one.split('/').cmp(other.split('/')));
     Ok(found)
 }

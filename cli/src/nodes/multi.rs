@@ -46,7 +46,7 @@ pub(crate) struct Multi {
     /// Operations; read from standard input if there are none, or with -
     #[arg(value_name = "OPERATION")]
     operations: Vec<String>,
-    /// The operations, each with its place in the input, such as `line 3`.
+    /// The operations, each with its position in the input, such as `line 3`.
     #[arg(skip)]
     parsed: Vec<(String, Operation)>,
 }
@@ -70,7 +70,7 @@ impl Operation {
         }
     }
 
-    /// Whether the server appends a number, so that the name may be empty: `/a/` with -s.
+    /// Whether the server appends a number. If it does, the name may be empty: `/a/` with -s.
     fn is_sequential(&self) -> bool {
         matches!(self, Self::Create { mode, .. } if mode.is_sequential())
     }

@@ -256,7 +256,7 @@ impl Command for SyncCommand {
 
     async fn run(&self, client: &Client) -> CommandResult {
         client.sync(&self.path).await?;
-        // Servers ignore the path. Now the answer is up to date.
+        // Servers ignore the path of a sync. After it, the check of the chroot is up to date.
         missing_chroot(client).await.map_or(Ok(0), Err)
     }
 }

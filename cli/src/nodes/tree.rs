@@ -80,7 +80,7 @@ fn by_path(nodes: Vec<CachedNode>) -> Printed {
     nodes.into_iter().map(|node| (node.path().to_owned(), node)).collect()
 }
 
-/// The changes between two states of a tree: deletions, children before parents, then the others, parents first.
+/// The changes between two states of a tree: first deletions, children before parents; then the others, parents first.
 fn differences<'a>(old: &'a Printed, new: &'a Printed) -> Vec<(&'static str, &'a CachedNode)> {
     let is_same = |one: &CachedNode, other: &CachedNode| one.stat().czxid == other.stat().czxid;
     let mut changes = Vec::new();
@@ -133,8 +133,8 @@ impl Tree {
         self.print_changes(client, events, by_path(nodes)).await
     }
 
-    /// Waits until the cache has read the tree, for as long as it reads nodes: it repeats for ever what a server does not
-    /// reply to.
+    /// Waits until the cache has read the tree. The time limit begins again with each node that is read. Without it,
+    /// the cache would repeat requests for ever if a server does not reply.
     async fn load(&self, client: &Client, cache: &CuratorCache) -> Result<(), Error> {
         let limit = client.config().request_timeout().unwrap_or(Duration::MAX);
         let mut events = cache.events();
@@ -177,7 +177,7 @@ impl Tree {
                     changes += self.print_node("deleted", &node)?;
                     printed.remove(node.path());
                 }
-                // The reader of the output is slow.
+                // The output is read slowly.
                 CacheEvent::Lagged { nodes, .. } => {
                     let nodes = by_path(nodes);
                     for (event, node) in differences(&printed, &nodes) {
@@ -194,12 +194,12 @@ impl Tree {
                 return Ok(0);
             }
         }
-        // The cache is not closed here: it has ended with its client.
+        // This command has not closed the cache, so the client has ended.
         let kind = client.ended().unwrap_or(ErrorKind::Closed);
         Err(Error::new(kind, Outcome::NotApplied).with_path(&self.path).into())
     }
 
-    /// Prints a line about a node, and returns 1: the number of changes.
+    /// Prints a line about a node. Returns 1, the number of changes.
     fn print_node(&self, event: &str, node: &CachedNode) -> Result<u64, Failure> {
         let version = node.stat().version;
         if self.json {

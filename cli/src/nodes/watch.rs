@@ -62,7 +62,7 @@ impl Command for Watch {
 
 impl Watch {
     async fn watch(&self, client: &Client) -> CommandResult {
-        // A server sets a watch below a missing chroot, too.
+        // A server accepts a watch below a missing chroot, so the chroot is checked first.
         if let Some(missing) = missing_chroot(client).await {
             return Err(missing);
         }

@@ -154,7 +154,7 @@ impl Command for Create {
 }
 
 impl Create {
-    /// Only `--json` needs the Stat: servers before 3.5.0 return none.
+    /// Requests the Stat only for `--json`: servers before 3.5.0 return none.
     async fn create(
         &self,
         client: &Client,
@@ -197,7 +197,7 @@ pub(crate) struct Delete {
     path: String,
 }
 
-/// The largest transaction: far below the default limit of servers, 1,048,575 bytes (`jute.maxbuffer`).
+/// The largest transaction, in bytes: far below the servers' default limit of 1,048,575 bytes (`jute.maxbuffer`).
 const TRANSACTION_BYTES: usize = 500_000;
 /// The number of attempts to delete a tree that other clients change.
 const MAX_ATTEMPTS: u32 = 10;
@@ -232,7 +232,7 @@ async fn delete_tree(client: &Client, root: &str) -> Result<(), Failure> {
         attempt += 1;
         let paths = list_tree(client, root, None).await?;
         match delete_all(client, &paths).await {
-            // Another client creates or deletes nodes in the tree: list it again.
+            // Another client creates or deletes nodes in the tree: the tree is listed again.
             Err(error)
                 if attempt < MAX_ATTEMPTS
                     && matches!(error.kind(), ErrorKind::NoNode | ErrorKind::NotEmpty) => {}

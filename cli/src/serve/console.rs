@@ -1,11 +1,10 @@
-//! The commands of `docent serve` on standard input: faults of the servers.
+//! The commands of `docent serve` on standard input, which cause faults of the servers.
 
 use std::time::Duration;
 
 use docent_testing::{TestingCluster, server::Role};
 use tokio::net::TcpStream;
 
-/// The commands.
 pub(super) const HELP: &str = "\
 Commands on standard input; the reply to each is one line, and an
 error is one on standard error. A and B are numbers of servers, from 1:
@@ -21,7 +20,7 @@ error is one on standard error. A and B are numbers of servers, from 1:
   throttle N              reject the next N requests with ThrottledOp
   help, quit";
 
-/// How often a port is tried until it is closed, and the pause between two tries.
+/// How often a port is checked until it is closed, and the pause between two checks.
 const STOP_TRIES: u32 = 1000;
 const STOP_PAUSE: Duration = Duration::from_millis(1);
 
@@ -29,11 +28,11 @@ const STOP_PAUSE: Duration = Duration::from_millis(1);
 pub(super) enum Reply {
     Nothing,
     Text(String),
-    /// The servers are to end.
+    /// The command ends, and the servers with it.
     Quit,
 }
 
-/// Executes commands, and remembers what the servers do not report.
+/// Executes commands, and remembers the faults that the servers do not report.
 pub(super) struct Console<'a> {
     cluster: &'a TestingCluster,
     members: Vec<Member>,
@@ -44,7 +43,7 @@ pub(super) struct Console<'a> {
 struct Member {
     lags: bool,
     is_paused: bool,
-    /// The members, by index, to which the network is cut.
+    /// The members, by index, that this one cannot send to.
     cut_from: Vec<usize>,
 }
 
@@ -138,7 +137,7 @@ impl<'a> Console<'a> {
         Ok(Reply::Text(self.status()))
     }
 
-    /// Stops a member, and waits until its port is closed, which takes a turn of its task.
+    /// Stops a member, and waits until its port is closed: its task does that later.
     async fn stop(&self, index: usize) {
         self.cluster.stop(index);
         let Some(addr) = self.cluster.addr(index) else { return };
@@ -170,7 +169,7 @@ impl<'a> Console<'a> {
         Ok(())
     }
 
-    /// Cuts both directions.
+    /// Cuts the network between two members in both directions.
     fn cut(&mut self, one: usize, other: usize) {
         for (from, to) in [(one, other), (other, one)] {
             self.cluster.cut(from, to);
@@ -183,7 +182,7 @@ impl<'a> Console<'a> {
         }
     }
 
-    /// The roles and the faults of all members, in one line.
+    /// The roles and faults of all members as one line.
     fn status(&self) -> String {
         let members = self.members.iter().enumerate().map(|(index, member)| {
             let mut text = format!("{} {}", index + 1, role(self.cluster.role(index)));

@@ -26,8 +26,8 @@ mod prompt;
 
 /// Run an in-memory ZooKeeper server or ensemble for tests, without persistence
 ///
-/// The first line of the output is `listening on ADDR`, with several servers `listening on ADDR,ADDR,ADDR`. Runs until it
-/// is killed, or until `quit` on standard input; a closed standard input does not end it.
+/// The first line of the output is `listening on ADDR`, with several servers `listening on ADDR,ADDR,ADDR`. Runs until
+/// it is killed, or until `quit` on standard input; a closed standard input does not end it.
 #[derive(Clone, Args)]
 #[command(after_long_help = help())]
 pub(crate) struct Serve {
@@ -128,7 +128,7 @@ impl Serve {
 
     async fn serve(&self, config: Config) -> CommandResult {
         let (tls, version) = (config.tls.clone(), config.version);
-        // The text of the error names the address.
+        // The error names the address.
         let cluster = TestingCluster::listen(self.listen, config)
             .await
             .map_err(|error| Failure::new(exit::OS, error))?;
@@ -137,7 +137,7 @@ impl Serve {
         report(format_args!("emulating {of} {version} for tests: no persistence, no replication"));
         if let Some(tls) = tls {
             let options = self.clone();
-            // A thread of its own: a file system may not respond.
+            // In a separate thread, because a file system may not respond.
             std::thread::spawn(move || options.renew(&tls));
         }
         let mut prompt = prompt::Prompt::start();
@@ -152,7 +152,7 @@ impl Serve {
                 Ok(console::Reply::Quit) => return Ok(0),
                 Ok(console::Reply::Nothing) => {}
                 Ok(console::Reply::Text(text)) => {
-                    // The servers continue after the output is closed.
+                    // The servers continue even if the output is closed.
                     let _ = writeln!(io::stdout(), "{text}");
                 }
                 Err(error) => report(format_args!("{line}: {error}")),
@@ -175,7 +175,7 @@ impl Serve {
         };
         if let Some((min, max)) = self.session_timeout {
             (config.min_session_timeout, config.max_session_timeout) = (Some(min), max);
-            // A session expires at most half of the shortest timeout late.
+            // A session may expire late, but at most by half of the shortest timeout.
             config.tick_time = (min / 2).clamp(Duration::from_millis(1), Duration::from_secs(2));
         }
         let super_digest = self.super_digest.as_ref().map(|value| (SUPER_DIGEST, value));
@@ -203,15 +203,15 @@ impl Serve {
         Ok(config)
     }
 
-    /// The contents of the files of TLS.
+    /// Reads the TLS files.
     fn tls_files(&self) -> Result<Option<TlsFiles>, Failure> {
         let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else { return Ok(None) };
         let client_ca = self.tls_client_ca.as_deref().map(file::read).transpose()?;
         Ok(Some(TlsFiles { cert: file::read(cert)?, key: file::read(key)?, client_ca }))
     }
 
-    /// Takes over renewed files, for new connections. A file is looked at again until it can be used: certificate and
-    /// key may be replaced one after the other.
+    /// Uses renewed files for new connections. Files that cannot be used are refused until they change again, because
+    /// certificate and key may be replaced one after the other.
     fn renew(&self, tls: &Tls) {
         let (mut current, mut refused) = (self.tls_files().ok().flatten(), None);
         loop {
@@ -237,10 +237,10 @@ impl Serve {
     }
 }
 
-/// How often the files of TLS are read.
+/// How often the TLS files are read.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The contents of the files of TLS.
+/// The contents of the TLS files.
 #[derive(PartialEq, Eq)]
 struct TlsFiles {
     cert: Vec<u8>,

@@ -7,10 +7,10 @@ use std::{
 
 use tokio::sync::mpsc;
 
-/// How long a process in the background waits before it tries again to read from its terminal.
+/// How long a background process waits before it tries again to read from its terminal.
 const BACKGROUND: Duration = Duration::from_millis(500);
 
-/// Reads lines in its own thread, because a read of standard input cannot be cancelled.
+/// Reads lines in a separate thread, because a read of standard input cannot be cancelled.
 pub(super) struct Prompt {
     lines: mpsc::UnboundedReceiver<String>,
     is_visible: bool,
@@ -55,8 +55,8 @@ fn read(lines: &mpsc::UnboundedSender<String>) {
     }
 }
 
-/// Lets a read by a process in the background of its terminal fail, instead of stopping the process: `docent serve &`
-/// serves.
+/// Makes a read fail instead of stopping the process, if it is in the background of its terminal: `docent serve &`
+/// must keep serving.
 #[cfg(unix)]
 fn block_sigttin() {
     use nix::sys::signal::{SigSet, Signal};

@@ -1,4 +1,4 @@
-//! A clock shared by both processes, which also counts the time that the machine is suspended.
+//! A clock that both processes share, and that includes the time while the machine is suspended.
 
 use std::time::Duration;
 

@@ -25,11 +25,11 @@ use crate::{
     output::report,
 };
 
-/// What a command needs to run.
+/// The condition under which a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     Lock,
-    /// A lock whose command is ended by its proven bound.
+    /// A lock whose proven bound ends the command.
     StrictLock,
     Leadership,
 }
@@ -99,12 +99,12 @@ impl EndReason {
     }
 }
 
-/// How a run has ended.
+/// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Run {
     /// The command has exited, with this code.
     Exited(u8),
-    /// A signal arrived before the command was started: with this exit code.
+    /// A signal arrived before the command was started. The exit code is that of the signal.
     Interrupted(u8),
     /// The lock or leadership was lost before the command was started.
     NotStarted,
@@ -130,7 +130,7 @@ impl Run {
     }
 }
 
-/// The interval of polling for the exit of killed processes.
+/// How often to check whether killed processes have exited.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The delay before a failed read of the lock node is retried.
@@ -140,7 +140,8 @@ impl Hold<'_> {
     /// Runs the command. When this returns, no process of the command is left.
     pub(super) async fn run(self, signals: &mut Signals) -> Result<Run, Failure> {
         let state = self.client.state();
-        // Another client that deletes the node takes the lock away: watched from before the command is started.
+        // The lock is lost if another client deletes the node, so the node is watched from before the command
+        // is started.
         let mut deleted = Box::pin(self.node_deleted());
         if let Some(run) = self.until_start(signals, &mut deleted).await? {
             return Ok(run);
@@ -163,7 +164,7 @@ impl Hold<'_> {
         };
         let exit_code = running.supervise(signals, state, deleted).await;
         if exit_code.is_none() {
-            // `watchdog.wait` below blocks.
+            // Otherwise `watchdog.wait` below would block.
             running.watchdog.kill();
         }
         running.kill_remaining().await;
@@ -176,7 +177,7 @@ impl Hold<'_> {
         }
         match (reason, exit_code) {
             (EndReason::Exited, Some(code)) => Ok(Run::Exited(code)),
-            // The watchdog starts no command whose time is up.
+            // The watchdog does not start a command whose time is up.
             (EndReason::Exited, None) if clock::now() >= schedule.term_at => {
                 Ok(Run::Ended(EndReason::NotConfirmed))
             }
@@ -187,7 +188,7 @@ impl Hold<'_> {
         }
     }
 
-    /// Waits until the lock node was seen and the delay is over. Returns how the run has ended, if it has.
+    /// Waits until the lock node has been seen and the delay is over. Returns how the run ended, if it has.
     async fn until_start(
         &self,
         signals: &mut Signals,
@@ -219,13 +220,14 @@ impl Hold<'_> {
         }
     }
 
-    /// Returns the deadline of the session's lease, of a strict lock its proven bound, or `None` if it is not held.
+    /// Returns the deadline of the session's lease, or of a strict lock its proven bound. Returns `None` if it is
+    /// not held.
     fn deadline(&self) -> Option<Instant> {
         let lease = self.client.session()?;
         if lease.session_id() != self.held.session_id() {
             return None;
         }
-        // Read before `is_held`: after a lapse, the deadline is that of a renewed lease.
+        // Read before `is_held`: after a lapse, the deadline may be that of a renewed lease.
         let deadline = match self.subject {
             Subject::StrictLock => self.held.proven_until(),
             Subject::Lock | Subject::Leadership => lease.deadline(),
@@ -233,12 +235,13 @@ impl Hold<'_> {
         self.held.is_held().then_some(deadline)
     }
 
-    /// Why it is no longer held. `claim` was made while it was.
+    /// Why the lock or leadership is no longer held. `claim` was made while it was.
     fn loss(&self, claim: Option<&SessionClaim>) -> EndReason {
         let now = self.client.now();
         match self.client.session() {
             Some(lease) if lease.session_id() == self.held.session_id() && !lease.is_lost() => {
-                // The bound of a strict lock whose node is there has passed, and is not reset.
+                // The proven bound is zero once the node is known to be deleted. Any other bound of
+                // a lost strict lock has passed.
                 let is_unproven = self.subject == Subject::StrictLock
                     && self.held.proven_until() != Instant::ZERO;
                 if claim.is_some_and(|claim| claim.is_valid(now)) && !is_unproven {
@@ -252,7 +255,8 @@ impl Hold<'_> {
     }
 
     fn schedule(&self) -> Option<Schedule> {
-        // The clock first: the time until the deadline is read makes the schedule earlier, never later.
+        // The clock is read first: time that passes before the deadline is read then makes the schedule
+        // earlier, never later.
         let now = clock::now();
         let left = self.deadline()?.duration_since(self.client.now());
         Some(Schedule::for_deadline(now + left, self.client.session_timeout(), self.kill_after))
@@ -281,10 +285,10 @@ impl Hold<'_> {
     }
 }
 
-/// The command while it runs.
+/// A running command.
 struct RunningCommand<'a> {
     hold: &'a Hold<'a>,
-    /// Made before the command was started; `None` if the session had ended.
+    /// A claim made before the command was started; `None` if the session had ended.
     claim: Option<SessionClaim>,
     watchdog: Watchdog,
     processes: ProcessTree,
@@ -337,7 +341,7 @@ impl RunningCommand<'_> {
                         return None;
                     }
                 },
-                // `None` after the client was closed: no more states follow.
+                // `None` means that the client was closed: no more states follow.
                 next = state.next(), if has_states => {
                     has_states = next.is_some();
                     self.handle_state(next.flatten());
@@ -352,7 +356,7 @@ impl RunningCommand<'_> {
                     self.set_reason(EndReason::Revoked);
                     self.watchdog.send(Request::End { kill_at: clock::now() + hold.kill_after });
                 }
-                // A signal that arrives before the command is started is forwarded after that.
+                // A signal that arrives before the command is started is forwarded after the start.
                 signal = signals.next(), if self.processes.group().is_some() => {
                     self.processes.signal_group(signal);
                 }
@@ -382,20 +386,20 @@ impl RunningCommand<'_> {
             }
             _ => self.kill(self.hold.loss(self.claim.as_ref())),
         }
-        // A stopped watchdog does not notice that all processes of the command have exited.
+        // A stopped watchdog does not notice when all processes of the command have exited.
         if self.is_killed && self.processes.count().is_done() {
             self.watchdog.kill();
         }
     }
 
-    /// Sets why the command ended; the first reason counts.
+    /// Sets why the command ended, unless a reason has been set before.
     fn set_reason(&mut self, reason: EndReason) {
         if self.reason == EndReason::Exited {
             self.reason = reason;
         }
     }
 
-    /// Kills the command: another client holds the lock, or may acquire it soon.
+    /// Kills the command, because another client holds the lock or may soon acquire it.
     fn kill(&mut self, reason: EndReason) {
         self.set_reason(reason);
         self.is_killed = true;
@@ -420,7 +424,8 @@ impl RunningCommand<'_> {
         }
     }
 
-    /// Handles a stop by the terminal: gives the terminal to the command if it wants it and this process has it.
+    /// Handles a stop by the terminal. Gives the terminal to the command if the command wants it and this
+    /// process has it.
     fn handle_stop(&self, wants_terminal: bool) {
         match self.processes.group() {
             Some(group) if wants_terminal && terminal::is_foreground() => {
@@ -431,8 +436,8 @@ impl RunningCommand<'_> {
         }
     }
 
-    /// Stops this process too, so that the shell returns to its prompt after Ctrl-Z. Then nothing keeps the session
-    /// alive: the watchdog ends the command if it is not continued in time.
+    /// Stops this process too, so that the shell returns to its prompt after Ctrl-Z. Nothing keeps the session
+    /// alive then, and the watchdog ends the command if this process is not continued in time.
     fn suspend_job(&self) {
         let Some(group) = self.processes.group() else { return };
         terminal::take_back(group);
@@ -448,7 +453,7 @@ impl RunningCommand<'_> {
     async fn kill_remaining(&mut self) {
         let processes = &self.processes;
         let excluded: Vec<_> = processes.group().into_iter().chain([self.watchdog.pid()]).collect();
-        // Usually none is left: the watchdog exits after the last of them.
+        // Usually none is left, because the watchdog exits after the last of them.
         loop {
             process_tree::reap_orphans(&excluded);
             let remaining = processes.count();

@@ -1,16 +1,16 @@
-//! Runs a command while a lock or a leadership is held: what `docent lock` and `docent lead` have in common.
+//! Runs a command while a lock or a leadership is held: the common part of `docent lock` and `docent lead`.
 //!
 //! | module | contents |
 //! |---|---|
-//! | this | the options that both have, the contender's description |
+//! | this | the options of both commands, the contender's description |
 //! | `hold` | running the command while the lock or leadership is held |
 //! | `watchdog` | the second process, which ends the command when this one cannot |
 //! | `schedule` | when the command must be ended |
 //! | `process_tree` | the processes of the command |
 //!
-//! Three processes: `docent` holds the session; its watchdog, a second process of the same program, controls the
-//! command; the command leads a process group. Either of the first two is enough to end the third. The lock is released
-//! when no process of the command is left, and not before.
+//! There are three processes. `docent` holds the session. Its watchdog, a second process of the same program, controls
+//! the command. The command leads a process group. Either of the first two suffices to end the third. The lock is
+//! released only when no process of the command is left.
 
 mod clock;
 mod hold;
@@ -65,7 +65,7 @@ pub(crate) struct CommandArgs {
     server: ServerArgs,
 }
 
-/// A client, and how long it has waited.
+/// A client, and when it began to wait.
 pub(crate) struct Session {
     pub(crate) client: Client,
     /// The connect string as given by the user.
@@ -85,7 +85,7 @@ impl CommandArgs {
         runtime.block_on(connected(settings, body)).map_err(Failure::of_a_guard)
     }
 
-    /// Runs the command while `held` is. `is_uncontended` says that no other client had it shortly before.
+    /// Runs the command while `held` is held. `is_uncontended` means that no other client held it shortly before.
     pub(crate) async fn run_while_held(
         &self,
         subject: Subject,
@@ -127,8 +127,8 @@ impl CommandArgs {
         hold.run(signals).await
     }
 
-    /// Describes this contender. Without the arguments of the command: they may be secret, and every client can read
-    /// the node.
+    /// Describes this contender. The arguments of the command are left out, because they may be secret and every
+    /// client can read the node.
     pub(crate) fn description(&self) -> String {
         let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
         let user = user.unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()));
@@ -159,15 +159,15 @@ async fn connected(
 }
 
 impl Session {
-    /// How long the release and the close may take. Short without a connection, since they cannot succeed then.
+    /// The time limit for the release and the close. It is short without a connection, since they cannot succeed then.
     pub(crate) fn cleanup_timeout(&self) -> Duration {
         let connected = self.client.state().get().is_some_and(ConnectionState::is_connected);
         let limit = if connected { Duration::from_secs(5) } else { Duration::from_millis(100) };
         self.client.session_timeout().min(limit)
     }
 
-    /// Whether a lock or an election has neither a holder nor a waiter at the moment. A server that is slower than an
-    /// uncontended acquire has not shown it.
+    /// Whether a lock or an election currently has neither a holder nor a waiter. If the server replies later than an
+    /// uncontended acquire would take, this is not known and the result is `false`.
     pub(crate) async fn appears_free(&self, path: &str) -> bool {
         match timeout(UNCONTENDED, self.client.get_children(path)).await {
             Ok(Ok(children)) => children.is_empty(),
@@ -177,7 +177,8 @@ impl Session {
     }
 }
 
-/// Stops this process at Ctrl-Z, as the default action does before the first command has run. Does not return.
+/// Stops this process on Ctrl-Z, like the signal's default action, which no longer applies once a command has
+/// run. Does not return.
 pub(crate) async fn stop_with_terminal() {
     let mut stops = TerminalStops::listen();
     loop {
@@ -194,7 +195,7 @@ fn handover_delay(session_timeout: Duration) -> Duration {
     (session_timeout / 10).min(MAX_HANDOVER_DELAY)
 }
 
-/// An acquire that found no other contender and took less than this had no previous holder.
+/// An acquire that found no other contender and took less time than this had no previous holder.
 pub(crate) const UNCONTENDED: Duration = Duration::from_millis(50);
 
 const MAX_HANDOVER_DELAY: Duration = Duration::from_millis(250);

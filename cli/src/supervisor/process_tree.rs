@@ -17,13 +17,13 @@ use rustix::{
 pub(super) struct ProcessTree {
     /// The process group of the command, which leads it; `None` before the command is started.
     group: Option<Pid>,
-    /// A child of this process that does not belong to the command.
+    /// A child of this process that is not part of the command.
     excluded: Option<Pid>,
     preexisting: Preexisting,
 }
 
-/// The children that this process had before it started the command, with their descendants: a shell that has
-/// started background jobs may become `docent` by exec.
+/// The children that this process had before it started the command, with their descendants. There may be
+/// some, because a shell that has background jobs may become `docent` by exec.
 #[derive(Debug, Default)]
 pub(super) struct Preexisting {
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -35,7 +35,7 @@ pub(super) struct Preexisting {
 pub(super) struct Remaining {
     /// The number of live processes.
     pub(super) alive: usize,
-    /// The number of these that run as another user (`sudo`) and cannot be signalled.
+    /// The number of these that run as another user (as with `sudo`) and cannot be signalled.
     pub(super) not_permitted: usize,
 }
 
@@ -181,8 +181,8 @@ mod linux {
         processes.iter().any(|one| (one.pid, one.started) == (process.pid, process.started))
     }
 
-    /// The same from `/proc/PID/task/PID/children`, where the kernel has it: much faster, but incomplete. It misses
-    /// children of threads other than the main one, and processes that start or exit meanwhile.
+    /// The same from `/proc/PID/task/PID/children`, if the kernel provides it: much faster, but incomplete. It
+    /// misses the children of threads other than the main one, and processes that start or exit meanwhile.
     pub(super) fn listed_descendants(
         excluded: Option<Pid>,
         preexisting: &[Process],
@@ -217,7 +217,7 @@ mod linux {
                 && process.has_exited
                 && !excluded.contains(&process.pid)
             {
-                // The process ID of a child is not reused before it is waited for.
+                // The process ID of a child is not reused until the child is waited for.
                 let _ = waitpid(Some(process.pid), WaitOptions::NOHANG);
             }
         }
@@ -227,7 +227,7 @@ mod linux {
         let Some(signal) = signal else { return test_kill_process(process.pid) };
         let handle = match pidfd_open(process.pid, PidfdFlags::empty()) {
             Ok(handle) => handle,
-            // Linux before 5.3 has no pidfd: signal by process ID.
+            // Linux before 5.3 has no pidfd, so the process ID is used.
             Err(Errno::NOSYS) => return rustix::process::kill_process(process.pid, signal),
             Err(error) => return Err(error),
         };

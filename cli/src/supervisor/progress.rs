@@ -10,10 +10,10 @@ use docent::Client;
 
 use crate::{output::escape, queue::Queue};
 
-/// The interval of updates. A shorter wait shows no status line.
+/// The interval between updates. A wait shorter than this shows no status line.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Keeps the position in the queue on standard error, if that is a terminal. Does not return.
+/// Shows the position in the queue on standard error, if that is a terminal. Does not return.
 pub(crate) async fn show(name: &str, client: &Client, path: &str) {
     if !stderr().is_terminal() {
         return pending().await;

@@ -2,9 +2,12 @@
 //!
 //! | time | definition |
 //! |---|---|
-//! | deadline | end of the lease: the last answered request was *sent* one session timeout before, less a margin. With `--strict`: the proven bound, one session timeout less 1 % after the last committed write was *sent* |
-//! | KILL | a tenth of the session timeout before the deadline, at most 2 s: the time that killing may take |
+//! | deadline | the end of the session's lease, or with `--strict` the proven bound |
+//! | KILL | before the deadline by a tenth of the session timeout, at most 2 s: the time that killing may take |
 //! | TERM | before KILL by `--kill-after` (5 s) or 3/20 of the session timeout, whichever is shorter |
+//!
+//! A lease ends one session timeout, less a margin, after the last request with a reply was *sent*. The proven bound is
+//! one session timeout, less 1 %, after the last committed write was *sent*.
 //!
 //! Pings are at most a third of the session timeout apart, so at least half of the timeout is left while there is a
 //! connection.
@@ -55,7 +58,7 @@ mod tests {
         );
     }
 
-    /// A connection that is closed after two thirds of the timeout may be re-established before the command is ended.
+    /// A connection that is closed after two thirds of the timeout may be re-established before TERM is sent.
     #[test]
     fn term_is_later_than_a_read_timeout_of_an_idle_session() {
         let timeout = Duration::from_secs(6);

@@ -48,11 +48,11 @@ impl Signals {
     }
 }
 
-/// The stream of SIGTSTP, which stops this process unless it listens.
+/// The stream of SIGTSTP, which would stop this process if it did not listen.
 pub(super) struct TerminalStops(Option<Stream>);
 
 impl TerminalStops {
-    /// Starts to listen, unless the signal is ignored: then there is no shell with job control.
+    /// Starts to listen. If the signal is ignored, it does not: there is no shell with job control.
     pub(super) fn listen() -> Self {
         let number = Signal::TSTP.as_raw();
         if ignored().contains(&number) {

@@ -1,9 +1,10 @@
-//! The foreground process group of the terminal. The command has its own process group and can read from the terminal
-//! only while that is the foreground group. As a shell does for its jobs, `docent` gives it the terminal:
+//! The foreground process group of the terminal. The command has a separate process group, and can read from the
+//! terminal only while that is the foreground group. As a shell does for its jobs, `docent` gives it the terminal:
 //!
 //! * at once, if standard input and standard output are the terminal, so the command is alone there;
-//! * else when the command is stopped because it reads from the terminal (SIGTTIN) or changes it (SIGTTOU): in
-//!   `docent lock ... | less` the pager, which is in the group of `docent`, has the terminal until then.
+//! * otherwise when the command is stopped because it reads from the terminal (SIGTTIN) or changes it
+//!   (SIGTTOU): in `docent lock ... | less` the pager, which is in the group of `docent`, has the terminal
+//!   until then.
 
 use std::{
     fs::File,
@@ -31,7 +32,7 @@ pub(super) fn is_foreground() -> bool {
     foreground() == Some(getpgrp())
 }
 
-/// Whether the command gets the terminal at once.
+/// Whether the command is given the terminal at once.
 pub(super) fn goes_to_command() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal() && is_foreground()
 }
@@ -41,7 +42,8 @@ pub(super) fn take_foreground() {
     give_to(getpgrp());
 }
 
-/// The same, but only if `group` is in the foreground: a background command does not have the terminal.
+/// Makes the group of this process the foreground group if `group` is it: a background command does not
+/// have the terminal.
 pub(super) fn take_back(group: Pid) {
     if foreground() == Some(group) {
         take_foreground();

@@ -17,9 +17,9 @@
 //! The two processes exchange lines over a socket, which is the watchdog's standard input. The standard input of CMD
 //! is passed over it as a file descriptor. Times are on the shared [clock](super::clock), in nanoseconds.
 //!
-//! It trusts only the messages it receives: "held until then". Silence and a closed socket mean the end. Deadlines are
-//! instants of a clock that both processes share and that includes suspend. It does not reap the command: `docent lock`
-//! inherits it, so its process id is not reused while a signal may still be sent to it.
+//! The watchdog trusts only the messages that it receives, which report until when the lock is held. It ends the
+//! command when they stop, or when the socket is closed. It does not reap the command: `docent` inherits it, so its
+//! process ID is not reused while a signal may still be sent to it.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -182,7 +182,7 @@ impl Watchdog {
         Pid::from_child(&self.process)
     }
 
-    /// Sends a request. It is dropped if the socket's buffer is full; then the watchdog keeps to its last schedule.
+    /// Sends a request. It is dropped if the socket's buffer is full; then the watchdog keeps its last schedule.
     pub(super) fn send(&self, request: Request) {
         let _ = (&self.requests).write(request.to_line().as_bytes());
     }
@@ -261,8 +261,8 @@ fn receive_with_stdin(socket: &UnixStream) -> io::Result<(String, OwnedFd)> {
 
 // The watchdog process.
 
-/// Runs the watchdog process. Arguments: the subcommand of `docent` that has started it, the longest time from TERM to
-/// KILL in nanoseconds, `foreground` or `background`, the command.
+/// Runs the watchdog process. Its arguments are the subcommand of `docent` that has started it, the longest time from
+/// TERM to KILL in nanoseconds, `foreground` or `background`, and the command.
 pub(crate) fn run(arguments: &[OsString]) -> u8 {
     let Some((name, arguments)) = arguments.split_first() else { return exit::USAGE };
     let name = name.to_string_lossy();
@@ -279,7 +279,7 @@ fn supervise(name: &str, arguments: &[OsString]) -> io::Result<()> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
     let [grace, terminal, command @ ..] = arguments else { return Err(invalid()) };
     let grace = grace.to_str().and_then(|text| text.parse().ok()).ok_or_else(invalid)?;
-    // Not `docent`: `pkill docent` must not end both processes.
+    // Another name than `docent`, because `pkill docent` must not end both processes.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = rustix::thread::set_name(c"lock-watchdog");
     let preexisting = process_tree::adopt_orphans();
@@ -353,8 +353,9 @@ fn spawn(name: &str, command: &[OsString], terminal: &OsStr, stdin: OwnedFd) -> 
         .spawn()
 }
 
-/// Prepares its own process for the command and executes it. This is a program because safe Rust cannot run code
-/// between fork and exec. Arguments: the subcommand of `docent`, the expected parent process ID, `foreground` or `background`, the command.
+/// Prepares this process for the command, and then executes the command in it. A separate program does this because
+/// safe Rust cannot run code between fork and exec. Its arguments are the subcommand of `docent`, the expected parent
+/// process ID, `foreground` or `background`, and the command.
 pub(crate) fn exec_command(arguments: &[OsString]) -> u8 {
     let [name, parent, terminal, program, rest @ ..] = arguments else { return exit::USAGE };
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -374,7 +375,7 @@ pub(crate) fn exec_command(arguments: &[OsString]) -> u8 {
     let error = Command::new(program).args(rest).exec();
     let (name, program) = (name.to_string_lossy(), program.to_string_lossy());
     let mut stderr = io::stderr();
-    // `docent` has found the file, so it is the interpreter that is missing.
+    // `docent` has found the program before, so its interpreter is missing.
     if error.kind() == io::ErrorKind::NotFound {
         let _ = writeln!(
             stderr,
@@ -429,7 +430,7 @@ struct Supervisor {
     in_time: bool,
 }
 
-/// The interval of polling for the exit of killed processes.
+/// How often to check whether killed processes have exited.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Supervisor {
@@ -437,7 +438,7 @@ impl Supervisor {
         match request {
             Some(Request::Renew(schedule)) => self.schedule = schedule,
             Some(Request::End { kill_at }) => self.end(kill_at),
-            // Nothing keeps the session alive: it lasts until its deadline at most.
+            // `docent` has ended, so nothing keeps the session alive: it lasts until its deadline at most.
             None => self.end(self.schedule.kill_at),
         }
     }
@@ -497,7 +498,8 @@ impl Supervisor {
             return self.exit_code;
         }
         let mut options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        // Without subreapers, `docent` does not inherit it, and the group would seem to live on.
+        // Without subreapers, `docent` does not inherit the command. It is reaped here, because as
+        // a zombie it would keep its group alive.
         options.set(WaitIdOptions::NOWAIT, cfg!(any(target_os = "linux", target_os = "android")));
         let status = waitid(WaitId::Pid(self.pid), options).ok().flatten()?;
         self.exit_code = match (status.exit_status(), status.terminating_signal()) {

@@ -1,4 +1,4 @@
-//! Shared code of the tests: a server, the program and its processes.
+//! Shared code of the tests: a server, the program, and its processes.
 
 #![allow(dead_code, reason = "every test program includes all of it and uses a part")]
 
@@ -18,7 +18,7 @@ pub(crate) use docent_tests::{
 };
 use tokio::process::{Child, Command};
 
-/// The program without settings from the environment; it is killed on drop.
+/// A command that runs the program without settings from the environment. The process is killed on drop.
 pub(crate) fn docent(connect: &str, arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = program(env!("CARGO_BIN_EXE_docent"));
     for name in [
@@ -48,8 +48,8 @@ pub(crate) fn docent(connect: &str, arguments: &[impl AsRef<OsStr>]) -> Command 
     command
 }
 
-/// A program with the default action for SIGHUP, SIGINT and SIGQUIT. Tests under `nohup`, or in the background of a
-/// script, inherit these as ignored, and docent does not handle ignored signals.
+/// A command that runs a program with the default action for SIGHUP, SIGINT and SIGQUIT. Tests that run under `nohup`,
+/// or in the background of a script, inherit these signals as ignored, and docent does not handle ignored signals.
 pub(crate) fn program(name: &str) -> Command {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -94,7 +94,7 @@ impl Ran {
         self.failed_at("", code, text);
     }
 
-    /// As [`failed`](Self::failed), with the place of the command for the message.
+    /// Like [`failed`](Self::failed), with the place of the command for the message.
     #[track_caller]
     pub(crate) fn failed_at(self, place: &str, code: i32, text: &str) {
         assert_eq!(self.code, Some(code), "{place} {self:?}");
@@ -188,7 +188,7 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// The state of a process by proc(5): `S` is sleeping, `T` is stopped.
+/// The state of a process as in proc(5): `S` is sleeping, `T` is stopped.
 pub(crate) fn state_of(pid: &str) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ").map(|(_, rest)| rest.get(..1).unwrap_or_default().to_owned())
@@ -200,7 +200,7 @@ pub(crate) fn watchdog_of(pid: u32) -> u32 {
     children.trim().parse().unwrap_or_else(|_| panic!("expected one child: {children:?}"))
 }
 
-/// A command with a child and a grandchild that has left the group, all of which ignore TERM.
+/// A command with a child, and a grandchild that has left the group. All of them ignore TERM.
 pub(crate) const PROCESS_TREE: &str = "trap '' TERM
     setsid sh -c 'trap \"\" TERM; sleep 1000 & wait' &
     sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' &

@@ -1,4 +1,4 @@
-//! Keytabs, credential caches and their tickets: expired, missing, wrong.
+//! Keytabs, and credential caches whose tickets are expired, missing or wrong.
 
 use std::{fs, time::Duration};
 
@@ -23,7 +23,7 @@ in_realms! {
         client.create("/ours", b"", CreateOptions::new(CreateMode::Persistent).with_acl(&ours)).await.unwrap();
         let requests = realm.kdc.issued("AS_REQ");
         realm.expiry().await;
-        // The connection is authenticated, and stays so.
+        // A connection that is authenticated stays so.
         client.get_data("/ours").await.unwrap();
 
         let mut states = client.states();
@@ -60,7 +60,7 @@ in_realms! {
         assert_eq!(error.kind(), ErrorKind::AuthFailed, "{text}");
         assert_eq!(kind, Some(GssapiErrorKind::TicketExpired), "{text}");
 
-        // The client that was connected survives a cache that is renewed late.
+        // A client that has been connected survives if the cache is renewed late.
         let mut states = client.states();
         let _server = restart(server).await;
         eventually("a failed attempt", async || {
@@ -88,7 +88,7 @@ in_realms! {
         assert_eq!(kind, Some(GssapiErrorKind::WrongKey), "{text}");
         assert!(text.contains("export the keytab again"), "{text}");
 
-        // The keys of another principal only.
+        // The keytab has no key of this principal.
         let other = Gssapi::new().with_principal("other").unwrap();
         let error = connect(&server, other).await.unwrap_err();
         let (kind, text) = kind_of(&error);
@@ -105,7 +105,7 @@ in_realms! {
         assert_eq!(kind, Some(GssapiErrorKind::UnknownPrincipal), "{text}");
     }
 
-    /// A keytab that comes late, and is replaced: one client is enough for both.
+    /// The keytab follows a replaced key late: the same client connects once it is there.
     async fn a_key_that_is_replaced_while_the_client_runs_is_taken_at_the_next_connection(place) {
         let realm = place.realm();
         realm.kdc.kadmin(&["modprinc", "-maxlife", "4 seconds", "app"]).unwrap();
@@ -116,7 +116,7 @@ in_realms! {
         let _server = restart(server).await;
         eventually("a failed attempt", async || {
             let error = client.wait_until_connected(Duration::from_millis(100)).await.err()?;
-            // The library passes over the failed renewal, and takes the ticket it has.
+            // The library ignores the failed renewal and uses the ticket it has.
             kind_of(&error).0.filter(|kind| *kind == GssapiErrorKind::TicketExpired)
         })
         .await;

@@ -31,10 +31,10 @@ use crate::support::{
     DEADLINE, config, connect, eventually, in_realms, kind_of, sasl_user, within_deadline,
 };
 
-/// The reply of a server to a token.
+/// The false reply of a server to a token.
 type Lie = fn(&[u8]) -> Option<Vec<u8>>;
 
-/// Passes connections to the KDC on once it is open.
+/// Forwards connections to the KDC once it is open.
 struct Relay {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
@@ -87,7 +87,7 @@ in_realms! {
         assert_eq!(sasl_user(&client).await.as_deref(), Some("app@DOCENT.TEST"));
     }
 
-    /// The ticket for the server is in the cache: no KDC is needed.
+    /// The ticket for the server is in the cache, so no KDC is needed.
     async fn a_killed_kdc_ends_no_session_and_a_valid_ticket_reconnects(place) {
         let mut realm = place.realm();
         let server = realm.server().await;
@@ -96,7 +96,7 @@ in_realms! {
         let tickets = realm.kdc.issued("TGS_REQ");
         let server = crate::support::with_server(server, xtask::Server::stop).await;
         let mut states = client.states();
-        // The server requires the KDC for its own login.
+        // The KDC is killed only now, because the server needs it for its own login.
         let server = crate::support::with_server(server, xtask::Server::start_again).await;
         realm.kdc.kill().unwrap();
         within_deadline("a new connection", async {
@@ -108,7 +108,8 @@ in_realms! {
         drop(server);
     }
 
-    /// All on one thread: a step that blocked it would end the other session, and the test would take the time of the KDC.
+    /// Everything runs on one thread: a step that blocked it would end the other session, and the test would take as
+    /// long as the KDC.
     async fn a_slow_kdc_holds_up_no_heartbeat_and_no_other_client(place) {
         let relay = Relay::start().await;
         let realm = place.realm_behind(Some(relay.address));
@@ -130,7 +131,8 @@ in_realms! {
         let pings = other.metrics().pings;
         let begin = Instant::now();
         let mut requests = 0;
-        // Twice the session timeout of the other client, which sends requests, then lives by its pings alone.
+        // For two session timeouts, the other client first sends requests, and then only its pings keep the
+        // session alive.
         while begin.elapsed() < short {
             within_deadline("a request", other.get_data("/")).await.unwrap();
             requests += 1;
@@ -150,7 +152,7 @@ in_realms! {
         }
     }
 
-    /// Slower than an attempt: the ticket arrives after it, and is there for the next one.
+    /// The KDC is slower than an attempt: the ticket arrives afterwards, and the next attempt uses it.
     async fn a_kdc_that_is_slower_than_an_attempt_delays_the_login_only(place) {
         let relay = Relay::start().await;
         let realm = place.realm_behind(Some(relay.address));
@@ -169,7 +171,7 @@ in_realms! {
         assert_eq!(realm.kdc.issued("TGS_REQ"), 1, "one ticket for all attempts");
     }
 
-    /// A program that ends does not wait for the KDC, for which the library waits longer than this.
+    /// A program that ends does not wait for the KDC, although the library would wait longer.
     // Case (Found in docent itself): the step that waited here was woken in the exit of the process, whose
     // locks of the Kerberos library were destroyed: it aborted the process.
     async fn the_end_of_a_runtime_does_not_wait_for_the_kdc(place) {
@@ -229,7 +231,7 @@ in_realms! {
         assert!(realm.kdc.issued("TGS_REQ") > 0);
     }
 
-    /// A server with another key: it cannot read the ticket, and refuses it.
+    /// The server has another key, so it cannot read the ticket and refuses it.
     async fn a_server_with_another_key_refuses_the_ticket(place) {
         let realm = place.realm();
         let server = realm.server().await;
@@ -240,7 +242,7 @@ in_realms! {
     }
 }
 
-/// A server that accepts sessions, and replies to each SASL token with a lie.
+/// A server that accepts sessions, and replies to each SASL token with a false one.
 async fn lying_server(listener: TcpListener, lie: Lie, lied: Arc<AtomicBool>) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();

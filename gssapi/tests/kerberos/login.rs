@@ -1,4 +1,4 @@
-//! A login, the id of its principal, and the names of the server.
+//! A login, the identity of its principal, and the names of the server.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ in_realms! {
         assert_eq!(event.event_type, EventType::NodeDataChanged);
     }
 
-    /// A server has one mechanism, a client another one.
+    /// The server and the client use different mechanisms.
     async fn digest_md5_works_beside_kerberos_and_each_refuses_the_other(place) {
         let realm = place.realm();
         let kerberos = realm.server().await;
@@ -92,7 +92,8 @@ in_realms! {
         assert!(refused.to_string().contains("SASL is not configured"), "{refused}");
     }
 
-    /// As `SaslServerPrincipal`: the canonical name of the address, or the name in the connect string, or one principal.
+    /// As in `SaslServerPrincipal`: the canonical name of the address, the name in the connect string, or a given
+    /// principal.
     async fn the_servers_principal_follows_from_its_address_or_the_settings(place) {
         let realm = place.realm();
         let server = realm.server().await;
@@ -124,7 +125,7 @@ in_realms! {
             assert_eq!(kind, Some(GssapiErrorKind::UnknownServer), "{text}");
             assert!(text.contains(named), "{text}");
         }
-        // Another server's principal: the ticket is valid, but this server cannot read it.
+        // The principal of another server: the ticket is valid, but this server cannot read it.
         realm.kdc.add_principal("zookeeper/elsewhere", "elsewhere.keytab").unwrap();
         let kerberos = Gssapi::new().with_server_principal("zookeeper/elsewhere").unwrap();
         let refused = connect(&server, kerberos).await.unwrap_err();

@@ -1,5 +1,5 @@
-//! Each test has its own realm and its own process: the Kerberos library takes its settings from the
-//! environment.
+//! The environment of the tests. Each has a separate realm and a separate process, because the
+//! Kerberos library takes its settings from environment variables.
 
 use std::{
     env, fs,
@@ -18,10 +18,10 @@ pub(crate) use docent_tests::{DEADLINE, eventually, within_deadline};
 use tokio::task::spawn_blocking;
 use xtask::{Java, Kdc, REALM, Server, Settings, TemporaryDirectory};
 
-/// The directory of the realm, in the process of a test.
+/// The variable with the directory of the realm, set in the process of a test.
 const DIRECTORY: &str = "DOCENT_KERBEROS_DIRECTORY";
 
-/// Defines tests, each of which runs in its own process with the environment of its realm, and this kind of
+/// Defines tests. Each runs in a separate process with the environment of its realm and this kind of
 /// credential cache: `FILE` for one principal, `DIR` for several.
 macro_rules! in_realms {
     ($cache:literal; $($(#[$attribute:meta])* async fn $name:ident($place:ident) $body:block)*) => {$(
@@ -35,11 +35,11 @@ macro_rules! in_realms {
 }
 pub(crate) use in_realms;
 
-/// Runs a test: here, if this is its process, or else in a new process.
+/// Runs a test: here, if this process was started for it, or else in a new process.
 pub(crate) fn run(test: &str, cache: &str, body: impl AsyncFnOnce(Place)) {
     if let Some(directory) = env::var_os(DIRECTORY) {
         thread::spawn(end_with_parent);
-        // One thread: a call that blocks it would hold up everything.
+        // A single thread, so that a call that blocks it is noticed: it would hold up everything.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(body(Place(directory.into())));
         drop(runtime);
@@ -73,14 +73,14 @@ pub(crate) fn run(test: &str, cache: &str, body: impl AsyncFnOnce(Place)) {
     assert!(out.contains("1 passed"), "the process has run no test {name}:\n{out}");
 }
 
-/// As `wait_with_output`, which would close the input at once.
+/// Like `wait_with_output`, but keeps the process's standard input open, which is how it notices the end of its parent.
 fn wait(mut child: std::process::Child) -> std::process::Output {
     let _input = child.stdin.take();
     child.wait_with_output().unwrap()
 }
 
-/// Waits for the steps in progress, on threads of their own: the exit of the process destroys the locks of the Kerberos
-/// library, and a step that takes one then aborts it.
+/// Waits for the steps in progress on other threads. When the process exits, the locks of the Kerberos library are
+/// destroyed, and a step that takes one of them would abort the process.
 fn wait_for_steps() {
     let is_step = |task: fs::DirEntry| {
         // A thread that has just ended has no name.
@@ -94,13 +94,13 @@ fn wait_for_steps() {
     }
 }
 
-/// Ends this process when its parent has ended.
+/// Ends this process when its parent ends.
 fn end_with_parent() {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     std::process::exit(1);
 }
 
-/// The directory of a realm that does not exist yet.
+/// The directory in which a realm can be created.
 pub(crate) struct Place(PathBuf);
 
 impl Place {
@@ -113,7 +113,7 @@ impl Place {
         self.realm_behind(None)
     }
 
-    /// A realm whose clients, but not its servers, look for the KDC at another address.
+    /// A realm whose clients, but not its servers, reach the KDC at another address.
     pub(crate) fn realm_behind(self, relay: Option<SocketAddr>) -> Realm {
         let kdc = Kdc::start(&self.0, relay).unwrap();
         kdc.add_principal("app", "client.keytab").unwrap();
@@ -174,7 +174,7 @@ pub(crate) async fn start_server(settings: Settings) -> Server {
     spawn_blocking(move || Server::start(&java, settings)).await.unwrap().unwrap()
 }
 
-/// Does something with a server that blocks.
+/// Runs a blocking action on a server without blocking this thread.
 pub(crate) async fn with_server(
     mut server: Server,
     action: fn(&mut Server) -> xtask::Result<()>,
@@ -191,7 +191,7 @@ pub(crate) async fn restart(server: Server) -> Server {
     with_server(with_server(server, Server::stop).await, Server::start_again).await
 }
 
-/// The configuration of a client of a server, which is called `localhost`.
+/// The configuration of a client that reaches its server by the name `localhost`.
 pub(crate) fn config(address: SocketAddr) -> Config {
     Config::new(&format!("localhost:{}", address.port()))
         .unwrap()
@@ -204,13 +204,13 @@ pub(crate) async fn connect(server: &Server, kerberos: Gssapi) -> Result<Client,
     within_deadline("a client", config.connect()).await
 }
 
-/// The user of the scheme `sasl` on the connection of a client.
+/// The user that the server has for the scheme `sasl` on a client's connection.
 pub(crate) async fn sasl_user(client: &Client) -> Option<String> {
     let ids = within_deadline("the ids", client.who_am_i()).await.unwrap();
     ids.iter().find(|id| &*id.auth_scheme == "sasl").map(|id| id.user.to_string())
 }
 
-/// The kind of the Kerberos error that caused this one, with the text of both.
+/// The kind of the Kerberos error that caused this error, with the text of both.
 pub(crate) fn kind_of(error: &Error) -> (Option<GssapiErrorKind>, String) {
     let cause = GssapiError::of(error);
     (cause.map(GssapiError::kind), format!("{error} / {cause:?}"))

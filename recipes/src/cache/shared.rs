@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes whether a reader has ended at the moment of the wake.
+    /// Records whether the reader has ended at the moment of the wake.
     struct Closer {
         reader: Mutex<Receiver<(u64, CacheEvent)>>,
         ended: Mutex<Option<bool>>,

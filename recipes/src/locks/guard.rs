@@ -329,14 +329,14 @@ mod tests {
         (server, InterProcessMutex::new(&client, "/lock").unwrap())
     }
 
-    /// Between the end of the last guard and the delete, an owner on another thread must not enter again.
+    /// Between the end of the last guard and the delete, an owner on another thread must not re-enter the hold.
     #[tokio::test]
     async fn a_hold_that_is_being_released_is_not_entered_again() {
         let (_server, mutex) = mutex().await;
         let mut guard = mutex.acquire().await.unwrap();
         let hold = guard.holds.take().pop().unwrap();
         assert!(hold.remove_guard(), "the last guard");
-        // As if the releasing thread were interrupted before it marks the hold as ended.
+        // The releasing thread could be interrupted here, before it marks the hold as ended.
         assert!(hold.is_held());
         assert!(!hold.add_guard(), "a hold that is being released was entered");
     }

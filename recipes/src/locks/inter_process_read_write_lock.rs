@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(write(&[R1, W2], W2), Ok(PathToWatch(R1)));
     }
 
-    /// CURATOR-621: a queued writer waits while the downgraded owner reads.
+    /// CURATOR-621: a queued writer waits while the owner, after a downgrade, still reads.
     #[test]
     fn a_downgraded_reader_is_ahead_of_every_queued_writer() {
         assert_eq!(write(&[R0, W2, W0], W2), Ok(PathToWatch(R0)));
@@ -377,7 +377,8 @@ mod tests {
         assert_eq!(read(&[R1, last], R1), Err(SequenceExhausted));
     }
 
-    /// N7 and N10 in `docs/CURATOR.md`: only the text before the digits makes a reader or a writer.
+    /// N7 and N10 in `docs/CURATOR.md`: only the text before the digits decides whether a child is
+    /// a reader or a writer.
     #[test]
     fn other_children_are_neither_readers_nor_writers() {
         let children = [

@@ -158,7 +158,7 @@ mod tests {
         );
     }
 
-    /// The name is cut at the last occurrence: a name chosen by a user may contain another one.
+    /// The name is cut at the last occurrence, because a name chosen by a user may contain another one.
     #[test]
     fn the_last_occurrence_of_the_lock_name_counts() {
         assert_eq!(fix_for_sorting("lock-lock-0000000007", LOCK), "0000000007");
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(decide(&[], "lock-0000000002", 1), Err(OurNodeMissing));
     }
 
-    /// N7, CURATOR-43: `0` would sort before every lock node, for ever.
+    /// N7, CURATOR-43: `0` would sort before every lock node for ever.
     // Case (What broke other clients): a foreign name panics every waiter.
     #[test]
     fn children_that_are_no_lock_nodes_are_no_contenders() {

@@ -212,7 +212,7 @@ mod tests {
         (server, client)
     }
 
-    /// Waiters that time out behind one holder after another leave no unbounded number of entries.
+    /// Waiters that time out behind one holder after another do not leave more and more entries.
     #[tokio::test]
     async fn entries_of_fired_watches_are_removed() {
         let (_server, client) = client().await;

@@ -464,7 +464,7 @@ mod tests {
         }
     }
 
-    /// `ProtectedUtils.getProtectedPrefix`: forty characters, of which 3 to 38 are a v4 GUID in lower case.
+    /// `ProtectedUtils.getProtectedPrefix`: forty characters. Those at the indices 3 to 38 are a v4 GUID in lower case.
     #[test]
     fn the_protected_prefix_is_curators() {
         let prefix = |byte| Protection::new(&Random(Some(byte))).unwrap().prefix().to_owned();

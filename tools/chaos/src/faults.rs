@@ -57,11 +57,10 @@ struct Undo<'a> {
     world: &'a World,
     number: usize,
     fault: &'a Fault,
-    /// The members of the fault: the first one is its target, the others are on its side.
+    /// The members that the fault involves: its target first, then the members on the target's side of the cut.
     members: Vec<usize>,
 }
 
-/// Chooses the members of a fault.
 fn members(world: &World, fault: &Fault, leader: Option<usize>) -> Vec<usize> {
     let count = world.members.count();
     let leader = leader.unwrap_or(0);
@@ -128,7 +127,7 @@ impl Undo<'_> {
         self.world.peer(self.fault.client.unwrap_or(0))
     }
 
-    /// Starts a member and waits until it serves. The last one may have an incomplete log, after a full disk.
+    /// Starts a member and waits until it serves. After a full disk, the log of the last member may be incomplete.
     fn start_again(&self, member: usize) -> Result<()> {
         let world = self.world;
         if member + 1 < world.members.count() {
@@ -183,7 +182,7 @@ impl Undo<'_> {
         }
     }
 
-    /// The members in the text of the fault; empty if it always has the same ones, or none.
+    /// The target and the members on its side, for the fault's description; empty for a fault without a target.
     fn member_names(&self) -> String {
         if self.fault.target.is_none() {
             return String::new();
@@ -197,7 +196,7 @@ fn hosts(members: &[usize]) -> Vec<Host> {
     members.iter().copied().map(Host::Member).collect()
 }
 
-/// Cuts of each host of one side off each of the other, in both directions.
+/// The cuts that separate two groups of hosts, in both directions.
 pub(crate) fn between(one: &[Host], other: &[Host]) -> Vec<Cut> {
     let pairs = one.iter().flat_map(|one| other.iter().map(|other| (*one, *other)));
     pairs.flat_map(|(one, other)| [(one, other), (other, one)]).collect()

@@ -16,7 +16,6 @@ pub(crate) fn now() -> u64 {
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
-/// A history that is written.
 pub(crate) struct History {
     file: Mutex<BufWriter<File>>,
 }
@@ -26,7 +25,7 @@ impl History {
         Ok(Self { file: Mutex::new(BufWriter::new(File::create(path)?)) })
     }
 
-    /// Adds a line. An error shows when the history is finished.
+    /// Adds a line. A write error is reported by [`History::finish`].
     pub(crate) fn add(&self, line: impl Display) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = writeln!(file, "{line}");
@@ -37,12 +36,12 @@ impl History {
     }
 }
 
-/// The text of what may be unknown.
+/// The text of a value that may be unknown: `-` if it is.
 pub(crate) fn known(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// When the run of a history began.
+/// The time at which the run of a history began.
 pub(crate) fn start(lines: &[Line<'_>]) -> u64 {
     let run = lines.iter().find(|line| line.word == "run");
     run.and_then(|run| run.number("start").ok()).unwrap_or(0)

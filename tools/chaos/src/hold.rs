@@ -16,7 +16,8 @@ pub(crate) struct Hold<'a> {
     pub(crate) proven: Option<u64>,
     /// The first and the last time at which the client reported that it holds the lock.
     held: Option<(u64, u64)>,
-    /// The member that the client, one of docent, was connected to when it last said so.
+    /// The member that the client was connected to when it last reported that it holds the lock.
+    /// Only docent's clients report it.
     member: Option<usize>,
 }
 
@@ -24,7 +25,7 @@ pub(crate) struct Hold<'a> {
 const QUESTION_INTERVAL_MS: u64 = 60;
 
 impl<'a> Hold<'a> {
-    /// Acquires a lock. Returns `None` after a pause if that fails.
+    /// Acquires a lock. Returns `None` if that fails; after an error, only after a pause.
     pub(crate) fn acquire(
         world: &'a World,
         peer: &'a Peer,
@@ -89,11 +90,11 @@ impl<'a> Hold<'a> {
         true
     }
 
-    /// Keeps the lock until a time or its loss. Of a hold with renewals, reads the proven bound too.
+    /// Keeps the lock until a time or its loss. If the hold is renewed, also reads its proven bound.
     pub(crate) fn keep(&mut self, until: u64, renews: bool) {
         while self.is_held() {
             if renews {
-                // The bound of a hold does not go back, but the client may have lost the hold.
+                // The bound of a hold never goes back, but the client has none to report once it has lost the hold.
                 self.proven = self.proven.max(self.number("proven"));
             }
             if now() >= until || self.world.is_stopping() {
@@ -122,8 +123,8 @@ impl<'a> Hold<'a> {
         }
     }
 
-    /// Records the end of a hold. `release` is the time of its release, or of the end of its session or process, if that
-    /// is known.
+    /// Records the end of a hold. `release` is the time at which it was released, or its session or process ended, if
+    /// that is known.
     pub(crate) fn end(self, release: Option<u64>, end: &str) {
         let lock = self.handle.split_once(':').map_or(self.handle, |(_, path)| path);
         let held = known(self.held.map(|(from, to)| format!("{from}-{to}")));

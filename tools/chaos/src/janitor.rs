@@ -1,8 +1,9 @@
 //! Removes everything that a run has created, however the run ends.
 //!
-//! A second process of this program, in its own process group: Ctrl-C does not reach it. Its standard input lists
-//! the created things. When that ends, because the run is over, has panicked or was killed, it kills the processes in the
-//! run's network namespaces and removes the namespaces, mounts and directories. Nothing else is touched.
+//! The janitor is a second process of the same program, in its own process group, so that Ctrl-C does not reach it. Its
+//! standard input lists what was created. When the input ends, because the run is over, has panicked or was killed, the
+//! janitor kills the processes in the run's network namespaces and removes the namespaces, mounts and directories. It
+//! touches nothing else.
 
 use std::fs;
 use std::io::{self, BufRead as _, Write as _};
@@ -19,10 +20,10 @@ use xtask::Result;
 /// The argument that makes this program the janitor.
 pub(crate) const ARGUMENT: &str = "--janitor";
 
-/// The prefix of the names of all that a run creates.
+/// The prefix of the names of everything that a run creates.
 pub(crate) const PREFIX: &str = "docent-";
 
-/// The janitor's process. Its drop ends the list and waits for the removal.
+/// The janitor's process. Dropping it closes the list and waits for the removal.
 pub(crate) struct Janitor {
     process: Child,
     input: Mutex<Option<ChildStdin>>,
@@ -40,7 +41,7 @@ impl Janitor {
         Ok(Self { process, input: Mutex::new(input) })
     }
 
-    /// Registers a thing before it is created: a run may end in between.
+    /// Registers a thing before it is created, because a run may be killed between the two.
     pub(crate) fn register(&self, what: &str, name: &str) -> Result<()> {
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         let input = input.as_mut().ok_or("the run has ended")?;
@@ -48,8 +49,8 @@ impl Janitor {
         Ok(input.flush()?)
     }
 
-    /// Returns the standard input for a command that creates a registered thing. The janitor begins when all its inputs are
-    /// closed, so a command that outlives a killed run creates nothing afterwards.
+    /// Returns the standard input for a command that creates a registered thing. The janitor starts to remove things
+    /// only when every copy of its input is closed, so a command that outlives a killed run creates nothing afterwards.
     pub(crate) fn awaited_input(&self) -> Result<Stdio> {
         let input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         let input = input.as_ref().ok_or("the run has ended")?;
@@ -93,7 +94,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a path is in a temporary directory of a run.
+/// Whether a path is within a temporary directory of a run.
 fn is_ours(path: &str) -> bool {
     let below =
         Path::new(path).strip_prefix(std::env::temp_dir()).unwrap_or_else(|_| Path::new(""));

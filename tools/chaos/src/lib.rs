@@ -1,4 +1,4 @@
-//! A real ensemble and real clients in a network that is really cut. docs/CHAOS.md is its guide.
+//! Runs a real ensemble and real clients in a network that is really cut. docs/CHAOS.md describes it.
 //!
 //! `cargo xtask chaos` builds this program and passes its arguments on.
 
@@ -47,10 +47,10 @@ use world::World;
 /// The session timeout of all clients.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// The running program, also if its file was replaced since its start.
+/// The program that is running, even if its file has been replaced since the start.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// The long-lived clients. Curator proves no holds.
+/// The long-lived clients. Curator's do no proven work: its holds have no proven bound.
 const CLIENTS: [(Library, Work); 8] = [
     (Library::Docent, Work::Everything),
     (Library::Curator, Work::Everything),
@@ -62,14 +62,13 @@ const CLIENTS: [(Library, Work); 8] = [
     (Library::Docent, Work::ProvenDirectly),
 ];
 
-/// What a long-lived client does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     /// The workloads of all libraries.
     Everything,
-    /// Locks whose proven bounds are renewed, each time by a reconnect.
+    /// Locks whose proven bounds are renewed by a reconnect.
     Proven,
-    /// The same, without a reconnect while the client is connected to the leader.
+    /// The same, but renewed without a reconnect while the client is connected to the leader.
     ProvenDirectly,
 }
 
@@ -101,7 +100,7 @@ impl Work {
 /// The number of clients that live for one hold.
 const SHORT_LIVED_CLIENTS: usize = 3;
 
-/// The argument that makes this program report whether this machine can run it, and do nothing else.
+/// With this argument, the program reports whether this machine can run it, and exits.
 const REQUIREMENTS: &str = "--requirements";
 
 const USAGE: &str = "\
@@ -149,12 +148,12 @@ fn run(options: &Options) -> Result<ExitCode> {
     Ok(if judgement.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Checks the rights that a run needs. `cargo xtask chaos` checks the installed programs.
+/// Checks that the process has the rights that a run needs. `cargo xtask chaos` checks for the installed programs.
 fn requirements() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err("needs root, for network namespaces: `sudo cargo xtask chaos`".into());
     }
-    // A container may have root without the right to do this.
+    // Root in a container may lack this right.
     if !succeeds(Command::new("unshare").args(["--net", "--mount", "true"])) {
         return Err(
             "this process may not create network namespaces (a container: --privileged)".into()
@@ -183,7 +182,7 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
         let name = format!("short-{}", number + 1);
         peers.push(stage.peer(CLIENTS.len() + number, name, workload::SHORT_LIVED, "")?);
     }
-    // The observer prepares and reads the nodes. It has the last host, which is never cut off.
+    // The observer creates the nodes and reads them at the end. It has the last host, which no fault cuts off.
     let observer = stage.peer(hosts - 1, "observer".to_owned(), Library::Docent, "")?;
 
     let history = report.join("history.txt");
@@ -282,7 +281,7 @@ fn draw_picture(options: &Options) -> Result<String> {
     Ok(Report::new(&text)?.timeline())
 }
 
-/// Adds the line about the whole run to the history, with the work that its clients did.
+/// Adds a line about the whole run to the history. `work` names the workloads of its clients.
 fn add_run(world: &World, options: &Options, work: &str) {
     let version = world.members.version().unwrap_or_else(|| "unknown".to_owned());
     world.history.add(format_args!(
@@ -323,7 +322,7 @@ fn disturb(world: &World, plan: &Plan, options: &Options) -> Result<()> {
         peer.start()?;
     }
     thread::scope(|scope| {
-        // The scope waits for its threads, in a panic too.
+        // The scope waits for its threads even in a panic, so they must be stopped.
         let _stop = StopOnDrop(world);
         let mut workers = 0..;
         let mut random = || Random::of_part(world.seed, 100 + workers.next().unwrap_or(0));
@@ -356,7 +355,7 @@ fn disturb(world: &World, plan: &Plan, options: &Options) -> Result<()> {
         let failed = |error| format!("a fault panicked: {error:?}");
         let of_members = of_members.join().map_err(failed)?;
         let of_clients = of_clients.join().map_err(failed)?;
-        // All faults have ended: the rest must succeed.
+        // All faults have ended, so from here on everything must succeed.
         let healed = of_members.and(of_clients).and_then(|()| revive(world));
         world.sleep_until(end.max(now() + 5_000 * world::MILLISECOND));
         world.stop();
@@ -364,7 +363,7 @@ fn disturb(world: &World, plan: &Plan, options: &Options) -> Result<()> {
     })
 }
 
-/// Stops the threads of a run.
+/// Stops the threads of a run when it is dropped.
 struct StopOnDrop<'a>(&'a World);
 
 impl Drop for StopOnDrop<'_> {
@@ -402,7 +401,7 @@ fn lock_at_the_end(world: &World, peer: &Peer) {
     hold::stuck(world, peer, "an_acquire_after_all_faults");
 }
 
-/// Reads the sets and registers, after the end of all clients.
+/// Reads the sets and the registers after all clients have ended.
 fn read_at_the_end(world: &World, observer: &Peer) -> Result<()> {
     for peer in &world.peers {
         peer.kill();
@@ -427,7 +426,7 @@ fn read_at_the_end(world: &World, observer: &Peer) -> Result<()> {
     })
 }
 
-/// Reads until that succeeds.
+/// Calls `read` until it succeeds.
 fn eventually(read: impl Fn() -> Option<()>) -> Result<()> {
     for _ in 0..60 {
         if read().is_some() {
@@ -438,7 +437,7 @@ fn eventually(read: impl Fn() -> Option<()>) -> Result<()> {
     Err("a node cannot be read after all faults have ended".into())
 }
 
-/// Builds the client. Returns its program.
+/// Builds docent's client and returns the path of its program.
 fn build_lock_peer() -> Result<PathBuf> {
     build(&["--package", "docent-tests", "--example", "lock_peer"])?;
     Ok(target()?.join("debug/examples/lock_peer"))
@@ -448,12 +447,12 @@ fn default_report() -> PathBuf {
     root().join("target/chaos")
 }
 
-/// Copies the logs to the report. An error only loses them.
+/// Copies the logs to the report. An error is ignored: only logs are lost.
 fn copy_logs(directory: &Path, report: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     let logs = entries.flatten().map(|entry| entry.path());
     for log in logs.filter(|path| path.extension().is_some_and(|extension| extension == "log")) {
-        // A member that cannot read its data logs that for ever.
+        // A member that cannot read its data repeats the error in its log for ever.
         let is_small = fs::metadata(&log).is_ok_and(|of| of.len() < 4 << 20);
         if let Some(name) = log.file_name().filter(|_| is_small) {
             let _ = fs::copy(&log, report.join(name));
@@ -461,7 +460,7 @@ fn copy_logs(directory: &Path, report: &Path) {
     }
 }
 
-/// Sends a signal to a process of this run. An error means that it has ended.
+/// Sends a signal to a process of this run. An error is ignored: the process has ended.
 fn signal(process: u32, signal: Signal) {
     let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {

@@ -18,21 +18,20 @@ use crate::{Signal, signal};
 /// The environment variable with the directory of another version of the servers.
 const SERVER_LIBRARY: &str = "DOCENT_CHAOS_SERVER_LIB";
 
-/// The argument that makes this program ask a server, in the server's namespace.
+/// With this argument, the program sends `srvr` to a server; it runs in the server's namespace.
 pub(crate) const ASK: &str = "--ask";
 
 const CLIENT_PORT: u16 = 2181;
 
-/// A start takes some seconds, a minute on a busy machine.
+/// A member starts within seconds, or within a minute on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The time within which a member with a majority must serve again.
+/// The time within which a member that reaches a majority must serve again.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The size of the file system that a fault fills.
 const DISK_BYTES: usize = 96 << 20;
 
-/// The ensemble.
 pub(crate) struct Members {
     java: Java,
     classes: PathBuf,
@@ -61,7 +60,7 @@ impl Members {
             directory: directory.to_path_buf(),
             processes: (0..count).map(|_| Mutex::default()).collect(),
         };
-        // A copy: this program may be rebuilt during the run.
+        // A copy, because this program may be rebuilt during the run.
         fs::copy(crate::PROGRAM, members.asker())?;
         for index in 0..count {
             network.add(janitor, Host::Member(index))?;
@@ -124,9 +123,9 @@ impl Members {
 
     /// Starts a member whose file system was full, and waits until it serves clients.
     ///
-    /// A server that cannot read a log whose last record is incomplete (ZOOKEEPER-1621) ends, or retries for ever. Then its
-    /// data are removed, as an operator would do. That is safe once all others serve: each of them has all committed
-    /// writes. Returns whether the data were removed.
+    /// A server that cannot read a log whose last record is incomplete (ZOOKEEPER-1621) exits, or retries for ever. Its
+    /// data are then removed, as an operator would do. That is safe once all other members serve, because each of them
+    /// has all committed writes. Returns whether the data were removed.
     pub(crate) fn start_after_full_disk(&self, index: usize) -> Result<bool> {
         self.start(index)?;
         if self.serves_within(index, RECOVERY_TIMEOUT).is_ok() {
@@ -169,7 +168,7 @@ impl Members {
         Err(format!("member {} serves no client: {}", index + 1, self.end_of_log(index)).into())
     }
 
-    /// The member that reports that it leads.
+    /// The member that says that it is the leader.
     pub(crate) fn leader(&self) -> Option<usize> {
         thread::scope(|scope| {
             let asked: Vec<_> =
@@ -194,17 +193,17 @@ impl Members {
         }
     }
 
-    /// Whether the process has not ended by itself.
+    /// Whether the process was started and has not exited by itself.
     pub(crate) fn is_running(&self, index: usize) -> bool {
         let mut process = self.process(index);
         process.as_mut().is_some_and(|process| matches!(process.try_wait(), Ok(None)))
     }
 
-    /// Fills the file system of the last member, and leaves it full until [`Members::empty_disk`].
+    /// Fills the file system of the last member. It stays full until [`Members::empty_disk`].
     pub(crate) fn fill_disk(&self) -> Result<()> {
         let mut file = File::create(self.filling())?;
         let zeros = vec![0; 64 << 10];
-        // The error at the end of the space is the purpose.
+        // Writes until there is no space left: the error is the purpose.
         while std::io::Write::write_all(&mut file, &zeros).is_ok() {}
         Ok(())
     }
@@ -216,7 +215,7 @@ impl Members {
     /// The version that the servers report.
     pub(crate) fn version(&self) -> Option<String> {
         (0..self.count()).find_map(|index| {
-            // A member without a leader replies only that it serves no requests.
+            // A member without a leader reports no version, only that it serves no requests.
             let answer = self.ask(index)?;
             let line = answer.lines().find_map(|line| line.strip_prefix("Zookeeper version: "))?;
             line.split('-').next().map(str::to_owned)
@@ -248,7 +247,7 @@ impl Members {
         self.member_directory(index).join("data")
     }
 
-    /// The copy of this program.
+    /// The copy of this program, which asks the servers.
     fn asker(&self) -> PathBuf {
         self.directory.join("chaos")
     }
@@ -261,8 +260,8 @@ impl Members {
         self.member_directory(index).join("zoo.cfg")
     }
 
-    /// Whether a member has reported that its data differ from those of the leader: the digests that servers compare since
-    /// 3.6 (`DataTree.compareDigest`).
+    /// Whether a member has logged that its data differ from those of the leader. Servers compare digests of their data
+    /// since 3.6 (`DataTree.compareDigest`).
     pub(crate) fn has_other_data(&self, index: usize) -> bool {
         fs::read_to_string(self.log(index)).is_ok_and(|log| log.contains("digest mismatch"))
     }
@@ -290,7 +289,7 @@ impl Members {
     }
 }
 
-/// Prints the reply of a server to `srvr`. The process is in the namespace of that server.
+/// Prints a server's reply to `srvr`. This process runs in the namespace of that server.
 pub(crate) fn ask(address: &str) -> Result<()> {
     print!("{}", xtask::four_letter_word(address.parse()?, "srvr")?);
     Ok(())
@@ -300,7 +299,7 @@ fn address(index: usize) -> SocketAddr {
     SocketAddr::from((Host::Member(index).address(), CLIENT_PORT))
 }
 
-/// All jars of a directory as a class path.
+/// The class path of all jars in a directory.
 fn jars(directory: &Path) -> Result<OsString> {
     let entries = fs::read_dir(directory)
         .map_err(|error| format!("{} ({SERVER_LIBRARY}): {error}", directory.display()))?;
@@ -309,18 +308,18 @@ fn jars(directory: &Path) -> Result<OsString> {
     Ok(std::env::join_paths(jars)?)
 }
 
-/// Java's options of a member.
+/// The options of the Java process of a member.
 const PROPERTIES: [&str; 8] = [
     "-Xmx128m",
     "-Dzookeeper.extendedTypesEnabled=true",
     "-Dznode.container.checkIntervalMs=10000",
-    // A killed process loses nothing that it has written, so writes need not wait for the disk.
+    // A killed process loses nothing that it has handed to the kernel, so writes need not wait for the disk.
     "-Dzookeeper.forceSync=no",
     "-Dzookeeper.4lw.commands.whitelist=srvr",
     // An election waits this long for a member that is cut off.
     "-Dzookeeper.cnxTimeout=1000",
-    // A member without a leader repeats its vote at least as often, instead of once a minute.
+    // A member without a leader repeats its vote at least every two seconds, instead of once a minute.
     "-Dzookeeper.fastleader.maxNotificationInterval=2000",
-    // Kilobytes of a log that are reserved at once: a full disk is noticed soon.
+    // The number of kilobytes by which a log grows: few, so that a full disk is noticed soon.
     "-Dzookeeper.preAllocSize=64",
 ];

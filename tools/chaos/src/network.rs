@@ -37,10 +37,9 @@ impl Host {
     }
 }
 
-/// A pair of hosts: what the first sends to the second is dropped.
+/// A pair of hosts: packets from the first to the second are dropped.
 pub(crate) type Cut = (Host, Host);
 
-/// The network.
 pub(crate) struct Network {
     /// The prefix of the names of its namespaces.
     name: String,
@@ -73,8 +72,8 @@ impl Network {
         ip(&["-n", &namespace, "link", "set", "eth0", "up"])
     }
 
-    /// Returns a command that runs a program in the namespace of a host. `ip` replaces itself by the program, which so has its
-    /// process ID.
+    /// Returns a command that runs a program in the namespace of a host. `ip` executes the program in its own process,
+    /// so the process ID is that of the program.
     pub(crate) fn command(&self, host: Host) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.namespace(host)]);
@@ -98,7 +97,7 @@ impl Network {
     }
 
     fn apply(&self, cuts: &BTreeMap<usize, Vec<Cut>>) -> Result<()> {
-        // One transaction: the rules are replaced at once.
+        // In one transaction, so that at no time some of the rules are missing.
         let mut rules = String::from(
             "add table bridge cut\ndelete table bridge cut\ntable bridge cut {\nchain forward {\n",
         );

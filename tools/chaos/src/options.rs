@@ -1,11 +1,10 @@
-//! The options of the command.
+//! The command-line options.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use xtask::{Arguments, Result};
 
-/// The options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) length: Duration,
@@ -13,7 +12,7 @@ pub(crate) struct Options {
     pub(crate) members: usize,
     pub(crate) report: Option<PathBuf>,
     pub(crate) shows_plan: bool,
-    /// Where the picture of a run with one fault is written, instead of a run with many.
+    /// Where to write the picture of a run with a single fault. If set, only that run is made.
     pub(crate) picture: Option<PathBuf>,
 }
 

@@ -15,10 +15,10 @@ use xtask::{Java, Result, workspace::root};
 use crate::network::{Host, Network};
 use crate::{Signal, signal};
 
-/// The time limit of a command. The longest are acquires of a client that a fault stops.
+/// The time limit of a command. The longest commands are acquires of a client that a fault has stopped.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Which library a client uses.
+/// The library that a client uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Library {
     Docent,
@@ -80,9 +80,9 @@ pub(crate) enum Answer {
         text: String,
         at: u64,
     },
-    /// The time limit of an acquire has passed.
+    /// The acquire has timed out.
     False,
-    /// The kind of the error, and for writes the outcome.
+    /// An error, with its kind; for a write, also with its outcome.
     Failed {
         kind: String,
         outcome: String,
@@ -93,11 +93,11 @@ pub(crate) enum Answer {
     Stuck,
 }
 
-/// A client. After a restart it is another process.
+/// A client. A restart gives it a new process.
 pub(crate) struct Peer {
     pub(crate) name: String,
     pub(crate) library: Library,
-    /// `LOCK_PEER_OPTIONS`.
+    /// The value of `LOCK_PEER_OPTIONS`.
     options: &'static str,
     host: Host,
     network: Arc<Network>,
@@ -112,7 +112,7 @@ struct Running {
     answers: Arc<Mutex<Waiting>>,
 }
 
-/// The senders of answers, by the number of the command; `None` once the process has ended.
+/// The senders of replies, by the number of the command; `None` once the process has ended.
 type Waiting = Option<HashMap<u64, mpsc::Sender<Answer>>>;
 
 impl Peer {
@@ -153,11 +153,11 @@ impl Peer {
                     && let Some(waiting) = lock(&waiting).as_mut()
                     && let Some(sender) = waiting.remove(&number)
                 {
-                    // The caller may have given up.
+                    // The caller may have stopped waiting.
                     let _ = sender.send(answer);
                 }
             }
-            // Dropping the senders ends the waits for replies.
+            // Drops the senders, which ends every wait for a reply.
             lock(&waiting).take();
         });
         let (process, input) = (Mutex::new(process), Mutex::new(input));
@@ -165,7 +165,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Sends a command and waits for its answer.
+    /// Sends a command and waits for its reply.
     pub(crate) fn ask(&self, command: &str) -> Answer {
         let Some(running) = lock(&self.running).clone() else { return Answer::Gone };
         let number = running.next.fetch_add(1, Ordering::Relaxed);
@@ -184,7 +184,7 @@ impl Peer {
         }
     }
 
-    /// `kill -9`; returns once the process has ended.
+    /// Kills the process (`kill -9`) and waits until it has ended.
     pub(crate) fn kill(&self) {
         if let Some(running) = lock(&self.running).take() {
             let mut process = lock(&running.process);

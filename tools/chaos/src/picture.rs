@@ -1,4 +1,4 @@
-//! `--picture FILE`: belief against truth on a time line, from a run with one fault.
+//! `--picture FILE`: a timeline of belief and truth, from a run with one fault.
 //!
 //! A follower is cut off the other members, together with three clients that hold a lock each: a plain mutex, one whose
 //! proven bound is renewed, and a strict one. Three clients on the other side wait for these locks.
@@ -21,7 +21,7 @@ const LOCKS: [&str; 3] = ["mutex:/plain", "renewed:/renewed", "strict:/strict"];
 pub(crate) const CLIENTS: [&str; 2 * LOCKS.len()] =
     ["holder-1", "waiter-1", "holder-2", "waiter-2", "holder-3", "waiter-3"];
 
-/// When the member is cut off, after all locks are held, and for how long.
+/// When the member is cut off, counted from when all locks are held, and for how long.
 const CUT_AFTER_MS: u64 = 5_000;
 const CUT_MS: u64 = 20_000;
 

@@ -9,7 +9,7 @@ use crate::random::Random;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     Leader,
-    /// The follower of this rank, modulo their number.
+    /// The follower at this index, modulo the number of followers.
     Follower(usize),
 }
 
@@ -46,7 +46,6 @@ pub(crate) enum Kind {
     OneServer,
 }
 
-/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) at: Duration,
@@ -63,7 +62,7 @@ pub(crate) struct Plan {
     pub(crate) of_clients: Vec<Fault>,
 }
 
-/// The time without faults at the beginning, for the first connections.
+/// The time at the beginning without faults, in which the clients connect.
 const QUIET: Duration = Duration::from_secs(8);
 
 /// Draws the faults of a run.
@@ -88,7 +87,7 @@ fn of_members(seed: u64, length: Duration, members: usize) -> Vec<Fault> {
                 (Kind::Alone, Some(Target::Leader)),
                 (Kind::Alone, Some(Target::Follower(0))),
                 (Kind::AloneWithClients, target()),
-                // The session ends on the other side while its client relies on it.
+                // The clients rely on their sessions while the leader's side ends them.
                 (Kind::AloneWithClients, Some(Target::Follower(1))),
                 (Kind::Mute, target()),
                 (Kind::Deaf, target()),
@@ -142,7 +141,7 @@ fn follower(random: &mut Random, count: usize) -> Target {
 }
 
 impl Fault {
-    /// Its name in a history, and its description.
+    /// The fault's name in a history, and its description.
     pub(crate) fn names(&self) -> (&'static str, String) {
         let target = match self.target {
             Some(Target::Follower(rank)) => format!("follower {rank}"),

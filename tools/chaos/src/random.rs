@@ -1,11 +1,10 @@
 //! Random numbers from a seed (SplitMix64): the same on every machine and in every version.
 
-/// A generator.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A generator for one part of a run. A change of another part does not change its numbers.
+    /// A generator for one part of a run. Its numbers do not change when another part of the run draws more or fewer.
     pub(crate) fn of_part(seed: u64, part: u64) -> Self {
         let mut random = Self(seed ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93));
         random.next();
@@ -30,7 +29,7 @@ impl Random {
         first + self.below(last.saturating_sub(first) + 1)
     }
 
-    /// Puts the elements into a random order (Fisher and Yates).
+    /// Shuffles the elements (Fisher and Yates).
     pub(crate) fn shuffle<T>(&mut self, elements: &mut [T]) {
         for last in (1..elements.len()).rev() {
             let other = usize::try_from(self.below(last as u64 + 1)).unwrap_or(0);

@@ -10,7 +10,7 @@ use xtask::Result;
 use crate::history::start;
 use crate::timeline;
 
-/// The number of counted events that a report shows; the history has all.
+/// The largest number of counted events that a report lists; the history has all of them.
 const SHOWN: usize = 200;
 
 /// A history with its judgement.
@@ -99,7 +99,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// A time since the beginning of the run; `end` for what has none.
+/// A time as seconds since the beginning of the run; `end` for 0, which stands for no time.
 fn time(lines: &[Line<'_>], at: u64) -> String {
     if at == 0 {
         return "end".to_owned();

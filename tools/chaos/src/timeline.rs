@@ -19,7 +19,7 @@ rect.members{fill:#f6d9a8;opacity:.55}.down{stroke:#d98c2b;stroke-width:7}.clien
 text{fill:#e6e9ee}.page{fill:#1c2026}.axis{stroke:#555}rect.members{fill:#7a5a24}.client{stroke:#3c5a3c}}
 ";
 
-/// What the colours mean: a class of the style, and its text.
+/// The legend: the class of each colour in the style, and its text.
 const LEGEND: [(&str, &str); 7] = [
     ("docent", "held, docent"),
     ("proven", "of it proven"),
@@ -30,17 +30,17 @@ const LEGEND: [(&str, &str); 7] = [
     ("violation", "violation"),
 ];
 
-/// Number of events up to which their texts are below the picture.
+/// Up to this number of events, their texts are listed below the picture.
 const FEW: usize = 8;
 
 const ROW: f64 = 11.0;
 const LEFT: f64 = 110.0;
-/// The legend and the names of faults are above.
+/// The space above the rows, for the legend and the names of faults.
 const TOP: f64 = 100.0;
-/// The width of the picture of a short run.
+/// The smallest width of the picture, for short runs.
 const NARROWEST: f64 = 760.0;
 
-/// The rows by lock and client. Those of members have no lock.
+/// The vertical position of each row, by lock and client. Rows of members have an empty lock.
 type Rows = BTreeMap<(String, String), f64>;
 
 struct Timeline {
@@ -48,10 +48,10 @@ struct Timeline {
     /// Pixels per second.
     scale: f64,
     rows: Rows,
-    /// The lower end of the rows.
+    /// The vertical position of the end of the rows.
     bottom: f64,
     svg: Svg,
-    /// Where the next item of the legend is.
+    /// Where the next item of the legend goes.
     legend: f64,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn draw(title: &str, lines: &[Line<'_>], judgement: &Judgement) -> St
     timeline.svg.file((width.max(NARROWEST), height), 1.0, title, STYLE)
 }
 
-/// Assigns and labels the rows. Returns them with their lower end.
+/// Assigns and labels the rows. Returns them with the position of their end.
 fn rows(lines: &[Line<'_>], members: u64, labels: &mut Svg) -> (Rows, f64) {
     let mut rows = Rows::new();
     let mut y = TOP + 20.0;
@@ -122,13 +122,13 @@ impl Timeline {
         LEFT + at.saturating_sub(self.start) as f64 / 1e9 * self.scale
     }
 
-    /// Adds a bar to a path: one path is the shortest form of thousands of bars.
+    /// Adds a bar to a path. One path for thousands of bars keeps the file small.
     fn bar(&self, path: &mut String, from: u64, to: u64, y: f64) {
         let (from, to) = (self.x(from), self.x(to));
         let _ = write!(path, "M{from:.1} {y:.0}h{:.1}", (to - from).max(0.4));
     }
 
-    /// Draws a path and adds its class to the legend, unless it is empty.
+    /// Draws a path and adds its class to the legend; an empty path is left out.
     fn path(&mut self, commands: &str, class: &str) {
         let text = LEGEND.iter().find(|(of, _)| *of == class).map_or("", |(_, text)| text);
         if !commands.is_empty() {

@@ -12,10 +12,10 @@ use crate::peers::{Answer, Library, Peer};
 use crate::random::Random;
 use crate::world::{MILLISECOND, World, lock};
 
-/// The node of the set that is written under a lock.
+/// The node with the set that clients write with `guarded()`.
 pub(crate) const SET: &str = "/chaos/set";
 
-/// An acquire of a contended lock.
+/// The time limit of an acquire of a contended lock.
 const WAIT_MS: u64 = 8_000;
 
 /// Runs until the world stops.
@@ -54,7 +54,7 @@ fn hold_strict(world: &World, peer: &Peer, random: Random) {
     hold_proven(world, peer, random, "strict:/chaos/strict");
 }
 
-/// Holds a lock, sometimes for longer than the session timeout: then only renewals prove the rest of the hold.
+/// Holds a lock, sometimes for longer than the session timeout. From then on, only renewals prove the hold.
 fn hold_proven(world: &World, peer: &Peer, mut random: Random, handle: &str) {
     while !world.is_stopping() {
         let ms = match random.below(10) {
@@ -70,8 +70,8 @@ fn hold_proven(world: &World, peer: &Peer, mut random: Random, handle: &str) {
     }
 }
 
-/// Two sets in the memory of this process, as in Jepsen's tests of etcd: read, changed up to 2 s later and written back.
-/// One is written if the client says that it holds the lock, the other within its proven bound only.
+/// Two sets in the memory of this process, as in Jepsen's tests of etcd: read, changed up to 2 s later and written
+/// back. One is written if the client reports that it holds the lock, the other only within the proven bound.
 fn change_memory(world: &World, peer: &Peer, mut random: Random) {
     while !world.is_stopping() {
         if let Some(mut hold) = Hold::acquire(world, peer, "mutex:/chaos/memory", WAIT_MS) {
@@ -90,7 +90,7 @@ fn change_memory(world: &World, peer: &Peer, mut random: Random) {
     }
 }
 
-/// A set in memory as it was read.
+/// The contents of a set in memory, and when they were read.
 struct Read<'a> {
     set: &'a Mutex<BTreeSet<u64>>,
     elements: BTreeSet<u64>,
@@ -99,12 +99,12 @@ struct Read<'a> {
 
 impl<'a> Read<'a> {
     fn new(set: &'a Mutex<BTreeSet<u64>>) -> Self {
-        // Under the mutex, the times are in the order of the reads and writes.
+        // Taken while the mutex is locked, so the times are in the order of the reads and writes.
         let elements = lock(set);
         Self { set, at: now(), elements: elements.clone() }
     }
 
-    /// Writes the set back with one more element, unless a time is over.
+    /// Writes the set back with one more element, unless the time `until` has passed.
     fn write_more(mut self, world: &World, peer: &Peer, hold: &Hold<'_>, name: &str, until: u64) {
         let element = world.counters.elements.add(1);
         self.elements.insert(element);
@@ -125,7 +125,7 @@ impl<'a> Read<'a> {
     }
 }
 
-/// The same set in a node, written with `guarded()`: nothing may be lost, however late a holder writes.
+/// A set in a node, written with `guarded()`: nothing may be lost, however late a holder writes.
 fn write_guarded(world: &World, peer: &Peer, mut random: Random) {
     while !world.is_stopping() {
         if let Some(hold) = Hold::acquire(world, peer, "mutex:/chaos/guarded", WAIT_MS) {
@@ -135,7 +135,7 @@ fn write_guarded(world: &World, peer: &Peer, mut random: Random) {
             {
                 let elements = text.split(' ').nth(3).unwrap_or("-").to_owned();
                 let ms = match random.below(16) {
-                    // Longer than a session that has no connection.
+                    // Longer than a session lives without a connection.
                     0 => random.between(6_000, 9_000),
                     1..=3 => random.below(2_000),
                     _ => random.below(200),
@@ -166,7 +166,7 @@ fn write_guarded(world: &World, peer: &Peer, mut random: Random) {
     }
 }
 
-/// Leadership of an election, which is judged as a lock is.
+/// Leads in an election. A leadership is judged like a hold of a lock.
 fn lead(world: &World, peer: &Peer, mut random: Random) {
     while !world.is_stopping() {
         let ms =
@@ -182,7 +182,7 @@ fn lead(world: &World, peer: &Peer, mut random: Random) {
 /// The number of registers.
 pub(crate) const REGISTERS: u64 = 5;
 
-/// Registers: reads, writes, compare-and-set.
+/// Uses the registers: reads, writes and compare-and-set.
 fn use_registers(world: &World, peer: &Peer, mut random: Random) {
     // The last versions that this worker has seen.
     let mut seen = BTreeMap::new();
@@ -203,7 +203,7 @@ fn use_registers(world: &World, peer: &Peer, mut random: Random) {
     }
 }
 
-/// An operation on a register. Returns the version that it has read or made.
+/// Does an operation on a register. Returns the version that it has read or created.
 pub(crate) fn use_register(
     world: &World,
     peer: &Peer,
@@ -244,7 +244,7 @@ pub(crate) fn use_register(
         }
         _ => "unknown",
     };
-    // A read that failed shows nothing.
+    // A failed read proves nothing, so it is not recorded.
     if version.is_some() || matches!(operation, "set" | "cas") {
         world.history.add(format_args!(
             "register key={key} client={} op={operation} value={value} expected={} version={} mzxid={mzxid} \
@@ -288,7 +288,7 @@ pub(crate) fn live_for_one_hold(world: &World, peer: &Peer, mut random: Random) 
                 hold.release();
                 peer.ask("close");
             }
-            // Ended with its session.
+            // Ended by closing its session.
             3 => {
                 hold.keep(now() + random.between(10, 2_000) * MILLISECOND, false);
                 let at = now();
@@ -301,7 +301,7 @@ pub(crate) fn live_for_one_hold(world: &World, peer: &Peer, mut random: Random) 
                 peer.kill();
                 hold.end(None, "killed");
             }
-            // Stopped for longer than its session lives, and asked again.
+            // Stopped for longer than its session lives; the client then reports whether it still holds the lock.
             _ => {
                 hold.keep(now() + random.between(10, 1_000) * MILLISECOND, false);
                 peer.signal(Signal::STOP);
@@ -317,5 +317,5 @@ pub(crate) fn live_for_one_hold(world: &World, peer: &Peer, mut random: Random) 
     }
 }
 
-/// The library of short-lived clients: only docent proves holds.
+/// The library of the short-lived clients: only docent has proven holds.
 pub(crate) const SHORT_LIVED: Library = Library::Docent;

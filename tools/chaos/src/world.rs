@@ -11,17 +11,16 @@ use crate::members::Members;
 use crate::network::Network;
 use crate::peers::Peer;
 
-/// A run.
 pub(crate) struct World {
     pub(crate) seed: u64,
-    /// When the run began.
+    /// The time at which the run began.
     pub(crate) start: u64,
     pub(crate) history: History,
     pub(crate) network: Arc<Network>,
     pub(crate) members: Members,
     /// The long-lived clients, which faults may hit, followed by the short-lived ones.
     pub(crate) peers: Vec<Arc<Peer>>,
-    /// The number of hosts with a client.
+    /// The number of hosts that have a client.
     pub(crate) hosts: usize,
     pub(crate) counters: Counters,
     /// The sets in memory that clients change under a lock: the naive and the proven one.
@@ -41,7 +40,7 @@ pub(crate) struct Counters {
     pub(crate) stuck: Counter,
 }
 
-/// A number that threads increase.
+/// A number that several threads increase.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -111,5 +110,5 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// In nanoseconds.
+/// The number of nanoseconds in a millisecond.
 pub(crate) const MILLISECOND: u64 = 1_000_000;

@@ -1,5 +1,5 @@
-//! The end of a run of `cargo xtask chaos`: it removes all that it has created. Needs Linux; to create network namespaces
-//! root, and Java.
+//! Tests that an interrupted run of `cargo xtask chaos` removes everything that it has created. Needs Linux, root to
+//! create network namespaces, and Java.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -15,13 +15,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use xtask::{TemporaryDirectory, command::succeeds};
 
-/// A run builds a client before it creates anything; a machine may be busy.
+/// The limit is long because a run first builds a client, and the machine may be busy.
 const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Where `ip netns add` mounts the namespaces.
 const NAMESPACES: &str = "/run/netns";
 
-/// A program `ip` that creates a namespace after the end of its run only. By then a janitor that does not wait has ended.
+/// A program `ip` that creates a namespace only after its run has ended. A janitor that does not wait has exited by
+/// then.
 const SLOW_IP: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 if [ "$1 $2" = "netns add" ]; then
@@ -48,7 +49,7 @@ fn an_interrupted_run_leaves_nothing_behind() {
     }
 }
 
-/// Ends a run while its clients run, or while `ip` is about to create its first namespace, and outlives the run.
+/// Ends a run while its clients run, or while `ip`, which outlives the run, is about to create its first namespace.
 fn interrupt(signal: Signal, is_within_ip: bool) {
     let files = TemporaryDirectory::new("interrupted").unwrap();
     let mut path = std::env::var("PATH").unwrap();
@@ -58,13 +59,13 @@ fn interrupt(signal: Signal, is_within_ip: bool) {
         fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
         path = format!("{}:{path}", files.path().display());
     }
-    // Its file is removed once it runs, as by a build that replaces it. It is in the target directory, where a run finds
-    // that of its clients.
+    // The program file is removed once it runs, as by a build that replaces it. It is in the target directory, because
+    // a run looks there for the program of its clients.
     let original = env!("CARGO_BIN_EXE_docent-chaos");
     let program = format!("{original}{}", files.path().display().to_string().replace('/', "-"));
     fs::hard_link(original, &program).unwrap();
     let output = File::create(files.path().join("output")).unwrap();
-    // A shell's job in the background ignores the signal, and so would all that it starts.
+    // A background job of a shell ignores the signal, and all its children would inherit that.
     let mut run = Command::new("env")
         .args(["--default-signal=INT", &program, "--minutes", "10", "--report"])
         .arg(files.path())
@@ -94,11 +95,11 @@ fn interrupt(signal: Signal, is_within_ip: bool) {
             false => clients.filter(|path| !processes_in(&[inode(path)]).is_empty()).count() >= 8,
         }
     });
-    // Found by these after the names of the namespaces are gone.
+    // The inodes identify the namespaces after their names are gone.
     let inodes: Vec<_> = entries(NAMESPACES, &name).iter().map(|path| inode(path)).collect();
     let process = Pid::from_child(&run);
     match signal {
-        // As Ctrl-C, to the process group of the terminal. The janitor has a group of its own.
+        // Like Ctrl-C, the signal goes to the process group of the terminal. The janitor is in another group.
         Signal::INT => kill_process_group(process, signal).unwrap(),
         _ => kill_process(process, signal).unwrap(),
     }
@@ -122,12 +123,12 @@ fn processes_in(inodes: &[u64]) -> Vec<PathBuf> {
     processes
 }
 
-/// 0 for a namespace that is gone.
+/// The inode of a namespace; 0 if the namespace is gone.
 fn inode(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |of| of.ino())
 }
 
-/// The entries of a directory whose names contain this.
+/// The entries of a directory whose names contain `name`.
 fn entries(directory: &str, name: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().contains(name));
@@ -142,7 +143,7 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The error is what this machine lacks.
+/// Fails with what this machine lacks.
 fn requirements() -> Result<(), &'static str> {
     if !rustix::process::geteuid().is_root() {
         return Err("not root");

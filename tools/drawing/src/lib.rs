@@ -1,9 +1,9 @@
-//! A picture as SVG: lines, boxes and text. Everything about their look is in a style sheet, by classes, so that a page
-//! can be dark as well as light.
+//! A picture as SVG: lines, boxes and text. Their look is defined by classes in a style sheet, so a page can be dark as
+//! well as light.
 
 use std::fmt::{self, Write as _};
 
-/// A place, in units of the picture.
+/// A position, in units of the picture.
 pub type Point = (f64, f64);
 
 /// The elements of a picture. Later ones are drawn over earlier ones.
@@ -21,7 +21,7 @@ impl Svg {
         ));
     }
 
-    /// Draws a box. Its text is shown while the mouse is over it, unless it is empty.
+    /// Draws a box. A title that is not empty is shown while the mouse is over the box.
     pub fn rect(&mut self, (x, y): Point, (width, height): Point, class: &str, title: &str) {
         let (x, y, width, height) = (unit(x), unit(y), unit(width), unit(height));
         let title = if title.is_empty() {
@@ -45,7 +45,7 @@ impl Svg {
         self.add(format_args!("<path class=\"{class}\" d=\"{commands}\"/>"));
     }
 
-    /// Writes text, whose left end is at the place unless its class has another `text-anchor`.
+    /// Writes text. Its left end is at the position, unless its class sets another `text-anchor`.
     pub fn text(&mut self, (x, y): Point, class: &str, text: &str) {
         let (x, y, text) = (unit(x), unit(y), escape(text));
         self.add(format_args!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>"));
@@ -56,8 +56,7 @@ impl Svg {
         self.elements.push_str(&other.elements);
     }
 
-    /// Returns the file. `shown` is how many times larger than its units the picture is shown, and `page` is the class of
-    /// the background.
+    /// Returns the file. `shown` is the scale at which the picture is displayed. The class of the background is `page`.
     #[must_use]
     pub fn file(&self, (width, height): Point, shown: f64, title: &str, style: &str) -> String {
         let (title, elements) = (escape(title), &self.elements);
@@ -75,7 +74,7 @@ impl Svg {
     }
 }
 
-/// A tenth of a unit is as exact as a picture needs.
+/// Rounds to a tenth of a unit, which is as exact as a picture needs.
 fn unit(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }

@@ -12,11 +12,11 @@ use xtask::Result;
 
 use super::{Service, Target};
 
-/// A client and its lease, the counterpart of Go's `concurrency.Session`.
+/// A client and its lease, like Go's `concurrency.Session`.
 pub(crate) struct Etcd {
     client: Client,
     lease: i64,
-    /// The end of the lease, as of the last keep-alive reply.
+    /// The end of the lease according to the last keep-alive reply.
     deadline: Rc<Cell<Instant>>,
     keeper: tokio::task::JoinHandle<()>,
 }
@@ -47,7 +47,7 @@ impl Service for Etcd {
         let interval = Duration::from_secs(seconds) / 3;
         let (mut of_task, kept) = (client.clone(), Rc::clone(&deadline));
         let keeper = tokio::task::spawn_local(async move {
-            // A broken stream is opened again while the lease may still be alive.
+            // A broken stream is opened again while the lease may still be valid.
             while Instant::now() < kept.get() {
                 if let Ok((mut keeper, mut stream)) = of_task.lease_keep_alive(lease).await {
                     loop {

@@ -91,7 +91,7 @@ impl Service for ForUpdate {
         self.0.lock().await.0.query_drop("SELECT 1").await.is_ok()
     }
 
-    /// Ends the transaction with the last of its rows.
+    /// Ends the transaction when its last row is released.
     async fn release(&self, _guard: ()) -> Result<()> {
         let mut connection = self.0.lock().await;
         connection.1 = connection.1.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! The lock services, each by the client that a Rust team would use.
+//! The lock services, each with the client that a Rust team would use.
 
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -50,7 +50,7 @@ impl Target {
 /// A connection to a lock service: a contender.
 #[allow(async_fn_in_trait)]
 pub(crate) trait Service: Sized + 'static {
-    /// A held lock. Its drop releases nothing that the measurements depend on.
+    /// A held lock. What its drop releases must not affect the measurements.
     type Guard: 'static;
 
     async fn connect(target: &Target) -> Result<Self>;
@@ -73,7 +73,7 @@ pub(crate) trait Service: Sized + 'static {
 
     async fn release(&self, guard: Self::Guard) -> Result<()>;
 
-    /// Revokes the lease of this contender without its knowledge.
+    /// Revokes the lease of this contender without the client's knowledge.
     async fn disturb(&self) -> Result<()> {
         Err("this service has no lease to revoke".into())
     }
@@ -83,7 +83,7 @@ pub(crate) trait Service: Sized + 'static {
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// Whether a stopped holder loses the lock by the passage of time.
+    /// Whether a stopped holder loses the lock after some time.
     pub(crate) has_lease: bool,
 }
 
@@ -102,7 +102,7 @@ pub(crate) const ENTRIES: [Entry; 12] = [
     connected("file", Kind::File),
 ];
 
-/// A service whose locks end with the passage of time.
+/// A service whose locks expire.
 const fn leased(name: &'static str, kind: Kind) -> Entry {
     Entry { name, kind, has_lease: true }
 }
@@ -121,7 +121,7 @@ pub(crate) fn entry(name: &str) -> Result<&'static Entry> {
     })
 }
 
-/// Calls a generic function with the type of a service.
+/// Calls a generic function with the type of a service as its parameter.
 #[macro_export]
 macro_rules! with_service {
     ($name:expr, $function:ident($($argument:expr),*)) => {{

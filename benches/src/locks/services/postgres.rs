@@ -1,4 +1,4 @@
-//! PostgreSQL's advisory locks of a session.
+//! PostgreSQL's session-level advisory locks.
 
 use tokio_postgres::{Client, NoTls};
 
@@ -6,10 +6,10 @@ use xtask::Result;
 
 use super::{Service, Target};
 
-/// A connection. Its locks end with it, or with the backend behind it.
+/// A connection. Its locks end with it, or with its backend.
 pub(crate) struct Advisory(Client);
 
-/// FNV-1a of the name: an advisory lock is a number of 64 bits.
+/// The FNV-1a hash of the name, because an advisory lock is identified by a 64-bit number.
 fn number(name: &str) -> i64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step) as i64
@@ -26,7 +26,7 @@ impl Service for Advisory {
         Ok(Self(client))
     }
 
-    // Simple queries: a pooler in transaction mode knows no prepared statements.
+    // A simple query, because a pooler in transaction mode does not support prepared statements.
     async fn acquire(&self, lock: &str) -> Result<i64> {
         let number = number(lock);
         self.0.simple_query(&format!("SELECT pg_advisory_lock({number})")).await?;

@@ -1,4 +1,4 @@
-//! Redis: a key with a time to live, and rslock's RedLock.
+//! Redis: a key with a time to live, and RedLock as implemented by rslock.
 
 use std::{
     cell::Cell,
@@ -19,7 +19,7 @@ const RELEASE: &str =
 const RENEW: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
                      return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0";
 
-/// Part of the time to live that RedLock subtracts for the drift of clocks; here too.
+/// RedLock subtracts this fraction of the time to live for clock drift, and so does this client: a hundredth.
 const DRIFT: u32 = 100;
 
 /// A connection on which locks are keys set with `NX PX`.
@@ -42,7 +42,8 @@ impl<T> Drop for Renewed<T> {
 }
 
 impl<T> Renewed<T> {
-    /// Calls `renew` every third of the lease. It returns whether the lock is still there, or an error if that is unknown.
+    /// Calls `renew` every third of the lease. `renew` returns whether the lock still exists, or an error if that is
+    /// unknown.
     fn new(
         lock: T,
         deadline: Instant,
@@ -107,7 +108,7 @@ impl Service for SetNx {
         let renew = async move || {
             let mut call = script.key(&key);
             call.arg(&value).arg(milliseconds);
-            // Another value or none: lost.
+            // If the key has another value or none, the lock is lost.
             Ok(call.invoke_async::<i64>(&mut connection).await? == 1)
         };
         Ok(Renewed::new(lock, valid_until(begin, self.lease), self.lease, renew))
@@ -125,7 +126,7 @@ impl Service for SetNx {
     }
 }
 
-/// rslock's manager, with its own number of retries and delay.
+/// rslock's manager, with its default number of retries and delay.
 pub(crate) struct RedLock {
     manager: LockManager,
     lease: Duration,
@@ -140,7 +141,7 @@ impl Service for RedLock {
     }
 
     async fn acquire(&self, lock: &str) -> Result<Self::Guard> {
-        // `lock` gives up after three attempts; its `acquire` repeats it in a loop, and so do we.
+        // `lock` gives up after three attempts. rslock's `acquire` repeats it in a loop, as here.
         let lock = loop {
             match self.manager.lock(lock.as_bytes(), self.lease).await {
                 Ok(lock) => break lock,

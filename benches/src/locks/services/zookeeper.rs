@@ -1,4 +1,4 @@
-//! ZooKeeper, by docent and by zookeeper-client.
+//! ZooKeeper, with docent and with zookeeper-client.
 
 use std::{cell::RefCell, collections::HashMap, mem};
 
@@ -21,7 +21,7 @@ pub(crate) struct Docent<K> {
 /// A kind of docent's locks.
 #[allow(async_fn_in_trait)]
 pub(crate) trait Kind: Default + 'static {
-    /// Whether a lock makes its own node: a strict one does, for the record of the last holder.
+    /// Whether acquiring a lock creates its node. A strict lock does so itself, to record the last holder.
     const MAKES_ITS_NODE: bool = false;
 
     async fn acquire(&self, client: &Client, path: &str) -> Result<LockGuard>;
@@ -37,8 +37,8 @@ impl Kind for Plain {
     }
 }
 
-/// A mutex with a pipelined listing. The option takes effect once a mutex has seen its parent node, so one mutex is kept, as
-/// a program would keep it.
+/// A mutex with a pipelined listing. The option takes effect only once a mutex has seen its parent node, so the mutex
+/// is kept, as a program would do.
 #[derive(Default)]
 pub(crate) struct Pipelined(RefCell<HashMap<String, InterProcessMutex>>);
 
@@ -148,7 +148,7 @@ impl Service for Kezhuw {
 
     async fn release(&self, guard: Self::Guard) -> Result<()> {
         self.0.delete(guard.lock_path(), None).await?;
-        // Its drop would delete the node once more, in the background.
+        // Dropping it would delete the node once more, in the background.
         mem::forget(guard);
         Ok(())
     }

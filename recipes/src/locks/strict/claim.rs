@@ -168,7 +168,7 @@ mod tests {
         assert!(claim.is_valid(at(9_899)));
         assert!(!claim.is_valid(at(9_900)));
         assert_eq!(waited(CLAIM), Duration::from_millis(10_100));
-        // The slowest clock of a holder and the fastest of a rival, in tenths of a percent of the true time.
+        // The slowest clock of a holder and the fastest of a rival, which differ from the true time by 1 %.
         assert!(claimed(CLAIM) * 1_000 / 990 <= CLAIM);
         assert!(waited(CLAIM) * 1_000 / 1_010 >= CLAIM);
     }
@@ -178,7 +178,7 @@ mod tests {
         let claim = sent_at_zero();
         assert!(claim.renew(at(4_000), at(3_000)));
         assert_eq!(claim.until(at(4_000)), at(12_900));
-        // A reply out of order.
+        // The reply to an earlier write, which arrives late.
         assert!(claim.renew(at(5_000), at(1_000)));
         assert_eq!(claim.until(at(5_000)), at(12_900));
     }
@@ -193,11 +193,11 @@ mod tests {
         assert!(!unseen.is_valid(at(1)));
         let seen = sent_at_zero();
         assert!(!seen.is_valid(at(9_900)));
-        // The reply was received before the end, and waited for the lock.
+        // The reply was received before the end, but had to wait for the lock.
         assert!(!seen.renew(at(9_899), at(9_000)));
         assert!(!seen.is_valid(at(9_901)));
         assert_eq!(seen.until(at(9_901)), at(9_900));
-        // Whoever asked for the bound has stopped.
+        // A holder that has read the bound stops at it.
         let asked = sent_at_zero();
         assert_eq!(asked.until(at(9_901)), at(9_900));
         assert!(!asked.renew(at(9_899), at(9_000)));
