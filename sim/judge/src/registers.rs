@@ -165,18 +165,19 @@ impl<'a> Register<'a, '_> {
         let window = |version| versions.get(&version).map_or((0, u64::MAX), |of| of.window);
         let mut windows = vec![(0, 0)];
         windows.extend((1..=last).map(window));
-        close(&mut windows);
+        lower_ends_to_later(&mut windows);
         for refusal in operations.iter().filter(|of| of.result == "refused") {
             self.add_refusal(&mut windows, last, refusal);
         }
         for read in operations.iter().filter(|of| of.op == "fenced") {
             // The read shows that the next version was made after its call.
-            if let Some(next) = read.state.and_then(|(version, _)| windows.get_mut(at(version) + 1))
+            if let Some(next) =
+                read.state.and_then(|(version, _)| windows.get_mut(index_of(version) + 1))
             {
                 next.0 = next.0.max(read.called);
             }
         }
-        close(&mut windows);
+        lower_ends_to_later(&mut windows);
         let used: BTreeSet<_> = versions.values().map(|version| version.value).collect();
         let free = writes().filter(|of| of.result == "unknown" && !used.contains(of.value));
         self.fill(&mut windows, &versions, free.copied().collect());
@@ -229,7 +230,7 @@ impl<'a> Register<'a, '_> {
     /// Adds a refused compare-and-set. At some time between its call and its reply, the version was not the expected
     /// one. Somebody had seen the expected one before, so it was a later one, which perhaps no reply names.
     fn add_refusal(&mut self, windows: &mut Vec<(u64, u64)>, last: u64, refusal: &Operation<'_>) {
-        let expected = refusal.expected.filter(|of| *of <= last).map(at);
+        let expected = refusal.expected.filter(|of| *of <= last).map(index_of);
         let seen = expected
             .filter(|of| windows.get(*of).is_some_and(|(_, until)| *until <= refusal.called));
         let Some(expected) = seen else {
@@ -296,12 +297,12 @@ impl<'a> Register<'a, '_> {
 }
 
 /// The index of a version. It saturates far above the number of versions of any history.
-fn at(version: u64) -> usize {
+fn index_of(version: u64) -> usize {
     usize::try_from(version).unwrap_or(usize::MAX - 1)
 }
 
 /// Lowers each second number to the smallest one behind it, because a version is made before all later ones.
-fn close(windows: &mut [(u64, u64)]) {
+fn lower_ends_to_later(windows: &mut [(u64, u64)]) {
     let mut next = u64::MAX;
     for (_, until) in windows.iter_mut().rev() {
         next = next.min(*until);
@@ -385,7 +386,7 @@ fn stale_reads(
     let mut writes: Vec<_> =
         operations.iter().filter_map(|of| Some((made(of)?, of.returned))).collect();
     writes.sort_unstable();
-    close(&mut writes);
+    lower_ends_to_later(&mut writes);
     let mut stale = 0;
     for read in operations.iter().filter(|of| of.op == op) {
         let Some((version, _)) = read.state else { continue };

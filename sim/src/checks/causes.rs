@@ -13,7 +13,7 @@ pub(crate) const GRANTED_WITHIN: Nanos = 8 * crate::world::time::SECOND;
 
 /// Why a hold or a leadership of a process has ended, if its holder has not given it up. `paths`: its nodes, and the
 /// nodes that it depends on. `None`: it was lost without a cause.
-pub(crate) fn of_end<'a>(
+pub(crate) fn cause_of_end<'a>(
     core: &Core,
     now: Nanos,
     (pid, client): (Pid, &Client),
@@ -23,11 +23,11 @@ pub(crate) fn of_end<'a>(
     if !core.is_settled(pid, now) {
         return Some("a fault");
     }
-    of_deletion(core, (pid, client), session, paths)
+    cause_of_deletion(core, (pid, client), session, paths)
 }
 
 /// Why the node of a hold is gone although its session is open.
-pub(crate) fn of_deletion<'a>(
+pub(crate) fn cause_of_deletion<'a>(
     core: &Core,
     (pid, client): (Pid, &Client),
     session: i64,
@@ -37,7 +37,7 @@ pub(crate) fn of_deletion<'a>(
     let resumed = |of: &crate::world::process::Process| of.resumed == Some(session);
     if client.ended().is_some() || core.process(pid).is_closing {
         Some("the client has ended")
-    } else if paths.any(|path| core.disturbances.intruded.contains(path)) {
+    } else if paths.any(|path| core.disturbances.invalidated_by_others.contains(path)) {
         Some("another client")
     } else if core.processes.iter().any(resumed) {
         Some("another client of the session")

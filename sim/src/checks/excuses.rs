@@ -52,14 +52,14 @@ impl Believed<'_> {
         let pid = self.pid;
         let core = view.core();
         let of = &core.disturbances;
-        let is_intruded = self.paths.iter().any(|path| of.intruded.contains(*path));
-        if is_intruded && !planted::is("node-deleted-by-hand") {
+        let is_invalidated = self.paths.iter().any(|path| of.invalidated_by_others.contains(*path));
+        if is_invalidated && !planted::is("node-deleted-by-hand") {
             return Some("a node deleted by another client");
         }
         // An ended session is renewed only by a server that has not heard of its end. Without a leader, the next one
         // ends the session, perhaps long after the request to end it.
         let lagging = core.answered_at(pid, &of.lags).unwrap_or(0);
-        let heard_of = |at: &Nanos| of.over_at(gone_at.max(lagging).max(*at));
+        let heard_of = |at: &Nanos| of.session_over_for_client_at(gone_at.max(lagging).max(*at));
         let by_force = of.expired.get(&self.session).is_some_and(|at| now < heard_of(at));
         if by_force && !planted::is("session-ended-by-hand") {
             return Some("a session ended by force");
@@ -68,7 +68,8 @@ impl Believed<'_> {
             return None;
         }
         let is_excused = |apart: &[Apart]| {
-            core.answered_at(pid, apart).is_some_and(|answered| now < of.over_at(answered))
+            core.answered_at(pid, apart)
+                .is_some_and(|answered| now < of.session_over_for_client_at(answered))
         };
         let lagged = of.lags.iter().filter(|lag| (lag.from..=lag.until).contains(&gone_at));
         if is_excused(&lagged.copied().collect::<Vec<_>>()) {

@@ -42,7 +42,7 @@ pub(crate) struct Closing {
 }
 
 /// A node of an object on the servers.
-pub(crate) struct Owned<'a> {
+pub(crate) struct ServerNode<'a> {
     pub(crate) path: &'a str,
     /// The session that owns it; 0 and less: it belongs to no session.
     pub(crate) owner: i64,
@@ -89,11 +89,11 @@ impl Closed {
         core: &Core,
         now: Nanos,
         id: &str,
-        node: &Owned<'_>,
+        node: &ServerNode<'_>,
         found: &mut Findings,
     ) {
         let Some((object, returned)) = self.objects.get(id) else { return };
-        let Owned { path, owner, is_creator } = *node;
+        let ServerNode { path, owner, is_creator } = *node;
         let is_concerned =
             object.sessions.as_ref().map_or(owner != 0, |sessions| sessions.contains(&owner));
         let is_left = is_concerned
@@ -122,19 +122,19 @@ pub(crate) struct Open<T> {
 }
 
 /// The objects of a recipe, by the names that their nodes carry.
-pub(crate) struct Owners<T> {
+pub(crate) struct NodeOwners<T> {
     pub(crate) open: BTreeMap<String, Open<T>>,
     pub(crate) closed: Closed,
     next_look: Nanos,
 }
 
-impl<T> Default for Owners<T> {
+impl<T> Default for NodeOwners<T> {
     fn default() -> Self {
         Self { open: BTreeMap::new(), closed: Closed::default(), next_look: 0 }
     }
 }
 
-impl<T: Send + 'static> Owners<T> {
+impl<T: Send + 'static> NodeOwners<T> {
     /// Reports the open objects whose nodes are wrong for too long in peace. `wrong` returns the name of an object, and
     /// what is wrong about its node.
     pub(crate) fn judge(
@@ -178,14 +178,14 @@ pub(crate) trait OwnerCheck: Check {
     /// What the check knows of an open object.
     type Object: Send + 'static;
 
-    fn owners(&mut self) -> &mut Owners<Self::Object>;
+    fn owners(&mut self) -> &mut NodeOwners<Self::Object>;
 
     /// The close of an object begins. Returns the sessions that its nodes belong to; `None`: any.
     fn closes(&mut self, id: &str, open: &Open<Self::Object>) -> Option<BTreeSet<i64>>;
 }
 
 /// An object that owns nodes, compared with the servers' data until this is dropped.
-pub(crate) struct Owning<C: OwnerCheck> {
+pub(crate) struct TrackedObject<C: OwnerCheck> {
     world: World,
     pub(crate) id: String,
     leaves: bool,
@@ -193,7 +193,7 @@ pub(crate) struct Owning<C: OwnerCheck> {
     _check: PhantomData<fn() -> C>,
 }
 
-impl<C: OwnerCheck> Owning<C> {
+impl<C: OwnerCheck> TrackedObject<C> {
     /// Begins to compare an object, which may have nodes at or below `path`. `leaves`: its node stays when the object
     /// is dropped.
     pub(crate) fn begin(
@@ -235,7 +235,7 @@ impl<C: OwnerCheck> Owning<C> {
     }
 }
 
-impl<C: OwnerCheck> Drop for Owning<C> {
+impl<C: OwnerCheck> Drop for TrackedObject<C> {
     fn drop(&mut self) {
         self.close(self.leaves);
     }

@@ -17,7 +17,7 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    calls::{Got, WriteKind},
+    calls::{CallResult, WriteKind},
     common::Retry,
     recipe::Recipe,
     step,
@@ -221,38 +221,38 @@ async fn value(worker: &Worker, step: &Step, path: &str, lock: &str) {
     let swapped = |result: Result<AtomicValue<Option<Bytes>>, Error>| {
         let value = match result {
             Ok(value) => value,
-            Err(error) => return Got::failed(&error),
+            Err(error) => return CallResult::failed(&error),
         };
-        let Some(post) = value.post_value else { return Got::NotDone };
+        let Some(post) = value.post_value else { return CallResult::NotDone };
         if post.as_ref() != Some(&new) {
             worker.violation(&format!("{path}: {post:?} was written instead of {new:?}"));
         }
-        Got::Replaced(value.pre_value)
+        CallResult::Replaced(value.pre_value)
     };
-    let got = match step.op {
+    let result = match step.op {
         Op::TrySet => swapped(cell.try_set(new.clone()).await),
         Op::CompareAndSet => {
             let expected = expected.unwrap_or_default();
-            let got = swapped(cell.compare_and_set(expected.clone(), new.clone()).await);
-            if let Got::Replaced(pre) = &got
+            let result = swapped(cell.compare_and_set(expected.clone(), new.clone()).await);
+            if let CallResult::Replaced(pre) = &result
                 && pre.as_ref() != Some(&expected)
             {
                 worker.violation(&format!("{path}: {pre:?} was replaced, not {expected:?}"));
             }
-            got
+            result
         }
         Op::ForceSet => match cell.force_set(new.clone()).await {
-            Ok(()) => Got::Written(Vec::new()),
-            Err(error) => Got::failed(&error),
+            Ok(()) => CallResult::Written(Vec::new()),
+            Err(error) => CallResult::failed(&error),
         },
         _ => match cell.initialize(new.clone()).await {
-            Ok(true) => Got::Replaced(None),
-            Ok(false) => Got::NotDone,
-            Err(error) => Got::failed(&error),
+            Ok(true) => CallResult::Replaced(None),
+            Ok(false) => CallResult::NotDone,
+            Err(error) => CallResult::failed(&error),
         },
     };
-    worker.say(format!("{:?} of {path}: {got:?}", step.op));
-    worker.answer(call, got);
+    worker.say(format!("{:?} of {path}: {result:?}", step.op));
+    worker.record_result(call, result);
 }
 
 /// All additions to numbers.

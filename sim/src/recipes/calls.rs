@@ -41,14 +41,13 @@ struct Call {
     /// `None`: requests of the client may be sent in another order than their calls.
     session: Option<i64>,
     called_at: Nanos,
-    asked: Asked,
+    request: CallRequest,
     /// The time and the session of the reply; `None`: the caller did not wait for it.
-    result: Option<(Nanos, Option<i64>, Got)>,
+    result: Option<(Nanos, Option<i64>, CallResult)>,
 }
 
-/// A request.
 #[derive(Debug, Clone)]
-pub(super) enum Asked {
+pub(super) enum CallRequest {
     /// A read of a node.
     Read { path: String },
     /// Writes, which are applied as a whole.
@@ -76,9 +75,8 @@ pub(super) enum WriteKind {
     Check,
 }
 
-/// A result.
 #[derive(Debug, Clone)]
-pub(super) enum Got {
+pub(super) enum CallResult {
     /// A node, with its data if they were read. `synced_since`: when a successful `sync` in front of the read was
     /// called.
     Node {
@@ -98,7 +96,7 @@ pub(super) enum Got {
     },
 }
 
-impl Got {
+impl CallResult {
     pub(super) fn failed(error: &Error) -> Self {
         let index = error.index().unwrap_or(0);
         Self::Failed { kind: error.kind(), outcome: error.outcome(), index }
@@ -112,15 +110,15 @@ impl Got {
 impl Call {
     /// The time of the reply, if that acknowledges the writes.
     fn acknowledged_at(&self) -> Option<Nanos> {
-        let (done, _, got) = self.result.as_ref()?;
-        got.is_success_of_write().then_some(*done)
+        let (done, _, result) = self.result.as_ref()?;
+        result.is_success_of_write().then_some(*done)
     }
 }
 
 impl Worker {
     /// Records a request that is queued now.
-    pub(super) fn ask(&self, asked: Asked) -> usize {
-        self.begin(asked, self.session_id())
+    pub(super) fn record_request(&self, request: CallRequest) -> usize {
+        self.begin(request, self.session_id())
     }
 
     /// Records a call of a recipe, which queues its write at any time until it returns.
@@ -131,23 +129,26 @@ impl Worker {
         version: Option<i32>,
         value: Bytes,
     ) -> usize {
-        self.begin(Asked::Write(vec![Write { path: path.to_owned(), kind, version, value }]), None)
+        self.begin(
+            CallRequest::Write(vec![Write { path: path.to_owned(), kind, version, value }]),
+            None,
+        )
     }
 
-    fn begin(&self, asked: Asked, session: Option<i64>) -> usize {
+    fn begin(&self, request: CallRequest, session: Option<i64>) -> usize {
         let (by, client, called_at) = (self.name(), self.client_number, self.world.now());
         let Calls(calls) = &mut *self.world.check::<Calls>();
-        calls.push(Call { by, client, session, called_at, asked, result: None });
+        calls.push(Call { by, client, session, called_at, request, result: None });
         calls.len() - 1
     }
 
     /// Records the result of a call.
-    pub(super) fn answer(&self, call: usize, got: Got) {
+    pub(super) fn record_result(&self, call: usize, result: CallResult) {
         let (session, now) = (self.session_id(), self.world.now());
         let Calls(calls) = &mut *self.world.check::<Calls>();
-        let result = &mut calls[call].result;
-        assert!(result.is_none(), "a future completes once");
-        *result = Some((now, session, got));
+        let recorded = &mut calls[call].result;
+        assert!(recorded.is_none(), "a future completes once");
+        *recorded = Some((now, session, result));
     }
 }
 
@@ -193,26 +194,26 @@ impl<'a> Checker<'a> {
 
     fn bad(&mut self, call: &Call, text: impl std::fmt::Display) {
         let called_at = clock_time(call.called_at);
-        let asked = match &call.asked {
-            Asked::Read { path } => format!("read of {path}"),
-            Asked::Write(writes) => writes
+        let request = match &call.request {
+            CallRequest::Read { path } => format!("read of {path}"),
+            CallRequest::Write(writes) => writes
                 .iter()
                 .map(|write| format!("{:?} of {} {}", write.kind, write.path, short(&write.value)))
                 .collect::<Vec<_>>()
                 .join(", "),
         };
-        self.violations.push(format!("{}: {asked}, called at {called_at}: {text}", call.by));
+        self.violations.push(format!("{}: {request}, called at {called_at}: {text}", call.by));
     }
 
     fn check(&mut self, calls: &Calls) {
         let mut fabricated = self.values.clone();
         for call in &calls.0 {
-            match &call.asked {
-                Asked::Write(writes) => {
+            match &call.request {
+                CallRequest::Write(writes) => {
                     self.check_write(call, writes);
                     writes.iter().for_each(|write| drop(fabricated.remove(&write.value)));
                 }
-                Asked::Read { path } => self.check_read(call, path),
+                CallRequest::Read { path } => self.check_read(call, path),
             }
         }
         for (value, applied) in &fabricated {
@@ -262,15 +263,15 @@ impl<'a> Checker<'a> {
             if call.acknowledged_at().is_some_and(|done| first.at > done) {
                 self.bad(call, "acknowledged before it was applied");
             }
-            match call.result.as_ref().map(|(.., got)| got) {
-                Some(Got::Written(stats)) => {
+            match call.result.as_ref().map(|(.., result)| result) {
+                Some(CallResult::Written(stats)) => {
                     if let Some(Some(replied)) = stats.get(at)
                         && Some(*replied) != stat
                     {
                         self.bad(call, format_args!("replied {replied:?}, applied {stat:?}"));
                     }
                 }
-                Some(Got::Replaced(before)) => {
+                Some(CallResult::Replaced(before)) => {
                     let mut states = self.states(&write.path).iter();
                     let replaced = states.find(|state| state.end_zxid == first.change.zxid);
                     let replaced = replaced.and_then(|state| Some(state.node.as_ref()?.0.clone()));
@@ -278,7 +279,9 @@ impl<'a> Checker<'a> {
                         self.bad(call, format_args!("replaced {replaced:?}, not {before:?}"));
                     }
                 }
-                Some(Got::NotDone | Got::Failed { outcome: Outcome::NotApplied, .. }) => {
+                Some(
+                    CallResult::NotDone | CallResult::Failed { outcome: Outcome::NotApplied, .. },
+                ) => {
                     self.bad(call, "said to be not applied, but applied");
                 }
                 _ => {}
@@ -287,7 +290,7 @@ impl<'a> Checker<'a> {
         if zxids.windows(2).any(|pair| pair[0] != pair[1]) {
             self.bad(call, format_args!("applied in part: {zxids:?}"));
         }
-        if let Some((done, _, Got::Failed { kind, index, .. })) = call.result
+        if let Some((done, _, CallResult::Failed { kind, index, .. })) = call.result
             && let Some(write) = writes.get(index)
         {
             self.check_refusal(call, write, kind, done);
@@ -315,7 +318,7 @@ impl<'a> Checker<'a> {
     }
 
     fn check_read(&mut self, call: &Call, path: &str) {
-        let Some((done, _, Got::Node { node, .. })) = &call.result else { return };
+        let Some((done, _, CallResult::Node { node, .. })) = &call.result else { return };
         let ranges = self.ranges(path, node.as_ref());
         if let Some(Some((data, stat))) = ranges.is_empty().then_some(node) {
             let data = data.as_ref().map_or("nothing".to_owned(), |data| short(data));
@@ -351,7 +354,7 @@ impl<'a> Checker<'a> {
     fn check_deletes(&mut self, calls: &Calls) {
         let mut by_path: BTreeMap<&str, Vec<(&Call, &Write)>> = BTreeMap::new();
         for call in &calls.0 {
-            if let Asked::Write(writes) = &call.asked {
+            if let CallRequest::Write(writes) = &call.request {
                 let deletes = writes.iter().filter(|write| write.kind == WriteKind::Delete);
                 deletes
                     .for_each(|write| by_path.entry(&write.path).or_default().push((call, write)));
@@ -371,9 +374,10 @@ impl<'a> Checker<'a> {
             let edge = |(call, write): &(&Call, &Write), (at, version): &(Nanos, i32)| {
                 let until = match (call.acknowledged_at(), &call.result) {
                     (Some(done), _) => done,
-                    (None, None | Some((_, _, Got::Failed { outcome: Outcome::Unknown, .. }))) => {
-                        Nanos::MAX
-                    }
+                    (
+                        None,
+                        None | Some((_, _, CallResult::Failed { outcome: Outcome::Unknown, .. })),
+                    ) => Nanos::MAX,
                     _ => return false,
                 };
                 let fits = write.version.is_none_or(|asked| asked == *version);
@@ -402,11 +406,13 @@ impl<'a> Checker<'a> {
 
     /// The ranges of zxids that the result of a call shows.
     fn seen(&mut self, call: &Call) -> Option<Vec<(i64, Nanos, i64)>> {
-        match (&call.asked, &call.result) {
-            (Asked::Read { path }, Some((_, _, Got::Node { node, .. }))) => {
+        match (&call.request, &call.result) {
+            (CallRequest::Read { path }, Some((_, _, CallResult::Node { node, .. }))) => {
                 Some(self.ranges(path, node.as_ref()))
             }
-            (Asked::Write(writes), Some((done, _, got))) if got.is_success_of_write() => {
+            (CallRequest::Write(writes), Some((done, _, result)))
+                if result.is_success_of_write() =>
+            {
                 let valued = writes.iter().find_map(|write| self.values.get(&write.value)?.first());
                 if let Some(applied) = valued {
                     return Some(vec![(applied.change.zxid, applied.at, applied.change.zxid + 1)]);
@@ -465,8 +471,9 @@ impl<'a> Checker<'a> {
             }
         }
         for call in &calls.0 {
-            let Asked::Read { path } = &call.asked else { continue };
-            let Some((done, after, Got::Node { node, synced_since: Some(since) })) = &call.result
+            let CallRequest::Read { path } = &call.request else { continue };
+            let Some((done, after, CallResult::Node { node, synced_since: Some(since) })) =
+                &call.result
             else {
                 continue;
             };

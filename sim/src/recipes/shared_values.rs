@@ -7,7 +7,7 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    calls::{Got, WriteKind},
+    calls::{CallResult, WriteKind},
     recipe::Recipe,
     step,
     worker::Worker,
@@ -117,8 +117,8 @@ async fn change(worker: &Worker, step: &Step) {
             let set = worker.within(cancel_ms.unwrap_or(600_000), set).await;
             worker.say(format!("tries to set {path} behind version {}: {set:?}", seen.version));
             match set {
-                Some(Ok(true)) => worker.answer(call, Got::Written(vec![None])),
-                Some(Err(error)) => worker.answer(call, Got::failed(&error)),
+                Some(Ok(true)) => worker.record_result(call, CallResult::Written(vec![None])),
+                Some(Err(error)) => worker.record_result(call, CallResult::failed(&error)),
                 _ => {}
             }
         }

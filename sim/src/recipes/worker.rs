@@ -188,7 +188,7 @@ impl Worker {
     /// Deletes the node of another client's recipe.
     pub(super) async fn delete_as_operator(&self, path: &str) {
         self.say(format!("deletes {path}"));
-        self.world.core().disturbances.intruded.insert(path.to_owned());
+        self.world.core().disturbances.invalidated_by_others.insert(path.to_owned());
         if let Err(error) = self.client.delete(path, None).await {
             self.say(format!("deletes {path}: {error}"));
         }
@@ -210,7 +210,7 @@ impl Worker {
         self.say(format!("touches {path}"));
         // A strict mutex relies on the version of its record, so its holder notices the write.
         if path.starts_with("/strict-") {
-            self.world.core().disturbances.intruded.insert(path.clone());
+            self.world.core().disturbances.invalidated_by_others.insert(path.clone());
         }
         let Ok(node) = self.client.get_data(path).await else { return };
         // No two writes of a shared value are equal.

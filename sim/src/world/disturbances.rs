@@ -43,7 +43,7 @@ pub(crate) struct Disturbances {
     /// The sessions that the servers were made to end, with the time.
     pub(crate) expired: BTreeMap<i64, Nanos>,
     /// The nodes of recipes that another client has tried to delete.
-    pub(crate) intruded: BTreeSet<String>,
+    pub(crate) invalidated_by_others: BTreeSet<String>,
 }
 
 impl Disturbances {
@@ -61,7 +61,7 @@ impl Disturbances {
 
     /// When a client whose last answer came at this time knows that its session is over. The slack covers the error of
     /// its clock, and the time of a request.
-    pub(crate) fn over_at(&self, answered_at: Nanos) -> Nanos {
+    pub(crate) fn session_over_for_client_at(&self, answered_at: Nanos) -> Nanos {
         answered_at.saturating_add(self.longest_timeout * 51 / 50 + SECOND / 10)
     }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    checks::owners::{OWNED_WITHIN, Open, Owned, OwnerCheck, Owners, Owning},
+    checks::owners::{NodeOwners, OWNED_WITHIN, Open, OwnerCheck, ServerNode, TrackedObject},
     world::{
         World,
         check::{Check, Findings, Leftovers, View},
@@ -75,7 +75,7 @@ struct Node {
 /// All registrations.
 #[derive(Default)]
 pub(super) struct Services {
-    owners: Owners<Registered>,
+    owners: NodeOwners<Registered>,
     /// By path.
     nodes: BTreeMap<String, Node>,
     /// Every instance that was there, by the path of its service.
@@ -105,7 +105,7 @@ impl Services {
 }
 
 /// A registration, compared with the servers' data until this is dropped.
-pub(super) type Serving = Owning<Services>;
+pub(super) type Serving = TrackedObject<Services>;
 
 impl Serving {
     /// The next data of the registration, with their number: a new address, or with `toggles` the same one enabled or
@@ -149,7 +149,7 @@ impl Serving {
 impl OwnerCheck for Services {
     type Object = Registered;
 
-    fn owners(&mut self) -> &mut Owners<Registered> {
+    fn owners(&mut self) -> &mut NodeOwners<Registered> {
         &mut self.owners
     }
 
@@ -237,8 +237,8 @@ impl Services {
         for (path, node) in &self.nodes {
             let registration = node.shown.registration();
             let is_creator = node.creator == registration;
-            let owned = Owned { path, owner: node.owner, is_creator };
-            self.owners.closed.judge_node(&core, now, registration, &owned, found);
+            let server_node = ServerNode { path, owner: node.owner, is_creator };
+            self.owners.closed.judge_node(&core, now, registration, &server_node, found);
         }
     }
 

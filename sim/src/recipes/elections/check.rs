@@ -15,7 +15,7 @@ use crate::{
         END_NOTICED_WITHIN, EVENT_SEEN_WITHIN,
         causes::{self, GRANTED_WITHIN},
         excuses::{Believed, Conflicts},
-        owners::{Open, OwnerCheck, Owners, Owning},
+        owners::{NodeOwners, Open, OwnerCheck, TrackedObject},
         proof::Proof,
     },
     recipes::worker::Worker,
@@ -77,14 +77,14 @@ struct Election {
 /// All elections.
 #[derive(Default)]
 pub(super) struct Leaders {
-    owners: Owners<Participant>,
+    owners: NodeOwners<Participant>,
     elections: BTreeMap<String, Election>,
     queues: Queues,
     conflicts: Conflicts,
 }
 
 /// A participant, compared with the others until this is dropped.
-pub(super) type Participating = Owning<Leaders>;
+pub(super) type Participating = TrackedObject<Leaders>;
 
 impl Participating {
     /// A task waits for the end of a leadership until the result is dropped.
@@ -137,7 +137,7 @@ pub(super) fn take_part(
 impl OwnerCheck for Leaders {
     type Object = Participant;
 
-    fn owners(&mut self) -> &mut Owners<Participant> {
+    fn owners(&mut self) -> &mut NodeOwners<Participant> {
         &mut self.owners
     }
 
@@ -287,7 +287,7 @@ fn check_leadership(
         let is_in_term = || open.watching.is_some_and(|(epoch, _)| epoch == open.epoch);
         let is_wanted = !costs && (matches!(open.object, Object::Latch(_)) || is_in_term());
         let (of, paths) = ((pid, client), [open.path.as_str()]);
-        if is_wanted && causes::of_end(&core, now, of, open.session, paths).is_none() {
+        if is_wanted && causes::cause_of_end(&core, now, of, open.session, paths).is_none() {
             wrong("has lost its leadership without a cause");
         }
     }

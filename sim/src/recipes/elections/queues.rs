@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     checks::{
         REQUEST_ARRIVES_WITHIN,
-        owners::{Closed, Owned},
+        owners::{Closed, ServerNode},
     },
     world::{
         check::{Findings, View},
@@ -52,7 +52,9 @@ impl Queues {
             // A session that the client has given up may last longer at the servers.
             let jump_felt_until = core.process(*pid).jump_felt_until;
             let apart = &core.disturbances.apart;
-            let apart = core.answered_at(*pid, apart).map(|at| core.disturbances.over_at(at));
+            let apart = core
+                .answered_at(*pid, apart)
+                .map(|at| core.disturbances.session_over_for_client_at(at));
             let is_old = now < apart.unwrap_or(0).max(jump_felt_until);
             let counts = |owner: i64| !is_old || owner == stat.ephemeral_owner;
             let is_same = |(other, owner): &&(String, i64)| *other == id && counts(*owner);
@@ -70,7 +72,7 @@ impl Queues {
         }
         self.seen = changes.len();
         for (path, (id, owner)) in self.queues.values().flatten() {
-            let node = Owned { path, owner: *owner, is_creator: true };
+            let node = ServerNode { path, owner: *owner, is_creator: true };
             closed.judge_node(&core, now, id, &node, found);
         }
     }

@@ -136,7 +136,7 @@ impl Belief {
 
     /// Why the hold has ended.
     fn cause_of_end(&self, core: &Core, now: Nanos) -> Option<&'static str> {
-        causes::of_end(core, now, (self.pid, &self.client), self.session, self.depends_on())
+        causes::cause_of_end(core, now, (self.pid, &self.client), self.session, self.depends_on())
     }
 
     /// Why its node is gone.
@@ -144,7 +144,7 @@ impl Belief {
         if !core.ensemble().session_ids().contains(&self.session) {
             return Some("the end of the session");
         }
-        causes::of_deletion(core, (self.pid, &self.client), self.session, self.depends_on())
+        causes::cause_of_deletion(core, (self.pid, &self.client), self.session, self.depends_on())
     }
 
     fn believed(&self, view: &View<'_>) -> Believed<'_> {

@@ -44,8 +44,8 @@ impl Held {
     }
 
     /// Whether another client has tried to delete one of its nodes.
-    pub(super) fn is_intruded(&self) -> bool {
-        are_intruded(&self.world, self.guard().paths())
+    pub(super) fn was_invalidated_by_others(&self) -> bool {
+        any_invalidated_by_others(&self.world, self.guard().paths())
     }
 
     /// Whether its owner has the write lock too.
@@ -108,9 +108,12 @@ impl Drop for Held {
 }
 
 /// Whether another client has tried to delete one of these nodes.
-pub(super) fn are_intruded<'a>(world: &World, mut paths: impl Iterator<Item = &'a str>) -> bool {
+pub(super) fn any_invalidated_by_others<'a>(
+    world: &World,
+    mut paths: impl Iterator<Item = &'a str>,
+) -> bool {
     let core = world.core();
-    paths.any(|path| core.disturbances.intruded.contains(path))
+    paths.any(|path| core.disturbances.invalidated_by_others.contains(path))
 }
 
 /// Begins a belief in a hold of a step. `parts`: the locks, in the order of the paths of the guard.

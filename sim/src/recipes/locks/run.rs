@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::{
     belief::{Mode, Part},
-    held::{Held, are_intruded, believe},
+    held::{Held, any_invalidated_by_others, believe},
     objects::{Object, Objects, count_path},
     steps::{HoldEnd, InnerLock, LockName, LockStep},
     waits,
@@ -195,14 +195,18 @@ async fn acquire_inner(
             };
             // A hold whose node another client deletes lasts until its holder receives the event.
             let reads = holds.iter().filter(|(held, _)| held.is_reader());
-            let is_intruded = holds.iter().any(|(held, _)| held.is_intruded());
+            let was_invalidated_by_others =
+                holds.iter().any(|(held, _)| held.was_invalidated_by_others());
             if !writes
-                && !is_intruded
+                && !was_invalidated_by_others
                 && guard.is_held()
                 && matches!(inner.lock, LockName::Write(_))
                 && reads.clone().count() == holds.len()
                 // A node that was deleted by another client excludes nobody.
-                && !are_intruded(&worker.world, holds.iter().map(|(held, _)| held.guard().path()))
+                && !any_invalidated_by_others(
+                    &worker.world,
+                    holds.iter().map(|(held, _)| held.guard().path()),
+                )
                 && reads.clone().any(|(held, _)| held.guard().is_held())
             {
                 worker.violation(&format!("reads and is granted {text}"));
@@ -222,7 +226,7 @@ async fn same_token(worker: &Worker, first: &Held, inner: &LockGuard) {
     let number = |path: &str| path.rsplit(['-', '_']).next().map(str::to_owned);
     // A lock that is not re-entrant may be granted again with the same number, once the first hold is over.
     let is_same = number(first.guard().path()) == number(inner.path());
-    if !is_same || first.is_intruded() || !first.guard().is_held() {
+    if !is_same || first.was_invalidated_by_others() || !first.guard().is_held() {
         return;
     }
     let tokens = (first.guard().fencing_token().await, inner.fencing_token().await);

@@ -12,7 +12,7 @@ use docent::{
 use crate::{
     checks::{
         REQUEST_ARRIVES_WITHIN,
-        owners::{Open, Owned, OwnerCheck, Owners, Owning},
+        owners::{NodeOwners, Open, OwnerCheck, ServerNode, TrackedObject},
     },
     recipes::common::now_or_never,
     world::{
@@ -116,7 +116,7 @@ struct Own {
 /// All kept nodes.
 #[derive(Default)]
 pub(super) struct AllKept {
-    owners: Owners<Kept>,
+    owners: NodeOwners<Kept>,
     /// The nodes that closed objects took for their own.
     known_of_closed: BTreeMap<String, (Pid, Known)>,
     /// The nodes on the servers: the object that has written each, its data, and the session that owns it. The object
@@ -165,7 +165,7 @@ impl AllKept {
 }
 
 /// An object that keeps a node, compared with the servers' data until this is dropped.
-pub(super) type Keeping = Owning<AllKept>;
+pub(super) type Keeping = TrackedObject<AllKept>;
 
 impl Keeping {
     /// The data that are about to be set.
@@ -187,7 +187,7 @@ pub(super) fn data(id: &str, number: u64) -> Bytes {
 impl OwnerCheck for AllKept {
     type Object = Kept;
 
-    fn owners(&mut self) -> &mut Owners<Kept> {
+    fn owners(&mut self) -> &mut NodeOwners<Kept> {
         &mut self.owners
     }
 
@@ -283,7 +283,7 @@ impl AllKept {
         }
         self.seen = changes.len();
         for (path, (id, _, owner)) in &self.nodes {
-            let node = Owned { path, owner: *owner, is_creator: true };
+            let node = ServerNode { path, owner: *owner, is_creator: true };
             self.owners.closed.judge_node(&core, now, id, &node, found);
         }
     }

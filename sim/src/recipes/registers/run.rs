@@ -9,7 +9,7 @@ use super::steps::{ClientStep, RegisterOp, RegisterStep};
 use crate::{
     checks::sessions,
     recipes::{
-        calls::{Asked, Got, Write, WriteKind},
+        calls::{CallRequest, CallResult, Write, WriteKind},
         common::poll_once,
         worker::Worker,
     },
@@ -139,9 +139,9 @@ impl Worker {
         self.memory.with(|known: &mut Known| known.versions.insert(node, stat.version));
     }
 
-    fn reply(&self, call: usize, got: Got) {
-        self.say(format!("call {call}: {}", brief(&got)));
-        self.answer(call, got);
+    fn reply(&self, call: usize, result: CallResult) {
+        self.say(format!("call {call}: {}", brief(&result)));
+        self.record_result(call, result);
     }
 
     /// Records a read that has been queued. `reply` returns, with the result, when a successful `sync` in front of the
@@ -150,21 +150,21 @@ impl Worker {
     where
         F: Future<Output = (Option<Nanos>, Result<Shown, Error>)> + Send + 'static,
     {
-        let call = self.ask(Asked::Read { path: path(node) });
+        let call = self.record_request(CallRequest::Read { path: path(node) });
         let worker = self.clone();
         Box::pin(async move {
             let (synced_since, read) = reply.await;
-            let got = match read {
+            let result = match read {
                 Ok(read) => {
                     read.iter().for_each(|(_, stat)| worker.saw(node, stat));
-                    Got::Node { node: read, synced_since }
+                    CallResult::Node { node: read, synced_since }
                 }
                 Err(error) if error.kind() == ErrorKind::NoNode => {
-                    Got::Node { node: None, synced_since }
+                    CallResult::Node { node: None, synced_since }
                 }
-                Err(error) => Got::failed(&error),
+                Err(error) => CallResult::failed(&error),
             };
-            worker.reply(call, got);
+            worker.reply(call, result);
         })
     }
 
@@ -173,30 +173,30 @@ impl Worker {
     where
         F: Future<Output = Result<Vec<(u8, Option<Stat>)>, Error>> + Send + 'static,
     {
-        let call = self.ask(Asked::Write(writes));
+        let call = self.record_request(CallRequest::Write(writes));
         let worker = self.clone();
         Box::pin(async move {
-            let got = match reply.await {
+            let result = match reply.await {
                 Ok(written) => {
                     let stats =
                         written.iter().filter_map(|(node, stat)| Some((*node, stat.as_ref()?)));
                     stats.for_each(|(node, stat)| worker.saw(node, stat));
-                    Got::Written(written.into_iter().map(|(_, stat)| stat).collect())
+                    CallResult::Written(written.into_iter().map(|(_, stat)| stat).collect())
                 }
-                Err(error) => Got::failed(&error),
+                Err(error) => CallResult::failed(&error),
             };
-            worker.reply(call, got);
+            worker.reply(call, result);
         })
     }
 }
 
-fn brief(got: &Got) -> String {
-    match got {
-        Got::Node { node: None, .. } => "no node".to_owned(),
-        Got::Node { node: Some((_, stat)), .. } => {
+fn brief(result: &CallResult) -> String {
+    match result {
+        CallResult::Node { node: None, .. } => "no node".to_owned(),
+        CallResult::Node { node: Some((_, stat)), .. } => {
             format!("mzxid {:#x}, version {}", stat.mzxid, stat.version)
         }
-        Got::Failed { kind, outcome, .. } => format!("{kind:?}, {outcome:?}"),
+        CallResult::Failed { kind, outcome, .. } => format!("{kind:?}, {outcome:?}"),
         _ => "written".to_owned(),
     }
 }
