@@ -22,9 +22,9 @@ const QUIET: Duration = Duration::from_millis(500);
 /// The traffic since the last [`Proxy::reset`]. Frames are those of ZooKeeper's protocol.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
-    /// The number of times that a client sent bytes after the server did, or first on its connection. A flight may be
+    /// The number of times that a client sent bytes after the server did, or first on its connection. A turn may be
     /// several requests.
-    pub(crate) flights: u64,
+    pub(crate) client_turns: u64,
     /// In both directions.
     pub(crate) bytes: u64,
     /// In both directions, including handshakes and pings.
@@ -170,9 +170,9 @@ impl Proxy {
 struct Connection {
     born: u64,
     /// Whether the last bytes came from the client.
-    asked: AtomicBool,
+    client_spoke_last: AtomicBool,
     /// Whether the client has sent a request whose reply is to be lost.
-    doomed: AtomicBool,
+    loses_reply: AtomicBool,
 }
 
 fn connect(shared: &Arc<Shared>, client: TcpStream, server: TcpStream) -> Result<()> {
@@ -186,8 +186,8 @@ fn connect(shared: &Arc<Shared>, client: TcpStream, server: TcpStream) -> Result
     drop(counts);
     let connection = Arc::new(Connection {
         born: shared.epoch.load(SeqCst),
-        asked: AtomicBool::new(false),
-        doomed: AtomicBool::new(false),
+        client_spoke_last: AtomicBool::new(false),
+        loses_reply: AtomicBool::new(false),
     });
     let (to_server, to_client) = (server.try_clone()?, client.try_clone()?);
     for (from, to, from_client) in [(client, to_server, true), (server, to_client, false)] {
@@ -215,13 +215,13 @@ fn forward(
         let mut counts = shared.counts();
         if from_client {
             if shared.epoch.load(SeqCst) > connection.born {
-                connection.doomed.store(true, SeqCst);
+                connection.loses_reply.store(true, SeqCst);
             }
-            counts.flights += u64::from(!connection.asked.swap(true, SeqCst));
-        } else if connection.doomed.load(SeqCst) {
+            counts.client_turns += u64::from(!connection.client_spoke_last.swap(true, SeqCst));
+        } else if connection.loses_reply.load(SeqCst) {
             break;
         } else {
-            connection.asked.store(false, SeqCst);
+            connection.client_spoke_last.store(false, SeqCst);
         }
         counts.bytes += length as u64;
         frames.read(bytes, |xid, is_handshake| counts.frame(xid, is_handshake, from_client));

@@ -292,7 +292,7 @@ impl<'a> Player<'a> {
     fn until(&mut self, step: &Step, arguments: &[String]) -> Result<(), Ended> {
         let (time, rest) = arguments.split_first().ok_or_else(|| "no time".to_owned())?;
         let end = Instant::now() + duration(time)?;
-        let (request, reply) = halves(rest)?;
+        let (request, reply) = split_at_equals(rest)?;
         loop {
             let received = self.ask_words(&step.label, request)?;
             let Some(expected) = self.compare(&received, reply)? else { return Ok(()) };
@@ -306,7 +306,7 @@ impl<'a> Player<'a> {
 
     /// Skips the case unless the reply is as expected: `given REQUEST = REPLY`.
     fn given(&mut self, step: &Step, arguments: &[String]) -> Result<(), Ended> {
-        let (request, reply) = halves(arguments)?;
+        let (request, reply) = split_at_equals(arguments)?;
         let received = self.ask_words(&step.label, request)?;
         match self.compare(&received, reply)? {
             None => Ok(()),
@@ -333,7 +333,7 @@ impl<'a> Player<'a> {
             rest => rest,
         };
         for word in rest {
-            if !self.holds(received, word)? {
+            if !self.field_matches(received, word)? {
                 return Ok(Some(self.expanded(words)));
             }
         }
@@ -341,7 +341,7 @@ impl<'a> Player<'a> {
     }
 
     /// Whether a field satisfies `name=value`, or another relation.
-    fn holds(&mut self, received: &Received, word: &str) -> Result<bool, String> {
+    fn field_matches(&mut self, received: &Received, word: &str) -> Result<bool, String> {
         let (name, relation, value) = parts(word).ok_or_else(|| format!("{word}: no relation"))?;
         let Some(actual) = received.fields.get(name) else { return Ok(false) };
         if value == "*" {
@@ -405,8 +405,7 @@ fn is_related(actual: &str, relation: &str, value: &str) -> Result<bool, String>
     })
 }
 
-/// The words on both sides of `=`.
-fn halves(words: &[String]) -> Result<(&[String], &[String]), String> {
+fn split_at_equals(words: &[String]) -> Result<(&[String], &[String]), String> {
     let middle = words.iter().position(|word| word == "=").ok_or("no =")?;
     let (request, reply) = words.split_at(middle);
     Ok((request, reply.get(1..).unwrap_or_default()))

@@ -201,7 +201,7 @@ fn play(network: &mut dyn Network, case: &Case, version: Version) -> Result<(), 
 }
 
 /// Variants of a message, as a server could send them if it broke a rule.
-fn lies(arrived: &Arrived) -> Vec<Arrived> {
+fn mutations(arrived: &Arrived) -> Vec<Arrived> {
     match arrived {
         Arrived::Frame(payload) => {
             // One number or one character is changed. Long data are changed only at their beginning.
@@ -224,7 +224,7 @@ fn lies(arrived: &Arrived) -> Vec<Arrived> {
 fn each_answer_of_a_server_can_fail_its_case() {
     let server = Embedded::start("3.9");
     let version = Version::parse("3.9.5").unwrap();
-    let (mut played, mut unseen) = (0, Vec::new());
+    let (mut played, mut unnoticed) = (0, Vec::new());
     for case in all().unwrap() {
         // These cases wait for timeouts.
         let waits = case.steps.iter().any(|step| step.words.contains(&"until".to_owned()));
@@ -249,18 +249,18 @@ fn each_answer_of_a_server_can_fail_its_case() {
         played += 1;
         for (connection, arrived) in tape.iter().enumerate() {
             for (index, one) in arrived.iter().enumerate() {
-                let is_seen = lies(one).into_iter().any(|lie| {
+                let is_noticed = mutations(one).into_iter().any(|mutation| {
                     let mut tape = tape.clone();
-                    tape[connection][index] = lie;
+                    tape[connection][index] = mutation;
                     play(&mut Replay(tape.into()), &case, version).is_err()
                 });
-                if !is_seen {
-                    unseen.push(format!("{}: {one:?}", case.id));
+                if !is_noticed {
+                    unnoticed.push(format!("{}: {one:?}", case.id));
                 }
             }
         }
     }
-    assert!(unseen.is_empty(), "{unseen:#?}");
+    assert!(unnoticed.is_empty(), "{unnoticed:#?}");
     assert!(played > 250, "{played}");
 }
 

@@ -12,7 +12,9 @@ use crate::{
 
 /// The real server, and a Curator peer on it; `None` if either is missing.
 async fn with_curator() -> Option<(Fixture, Peer)> {
-    let (fixture, true) = (Fixture::real().await?, Side::Java.is_available()) else { return None };
+    let (fixture, true) = (Fixture::real().await?, Side::Curator.is_available()) else {
+        return None;
+    };
     let peer = curator(&fixture.server, 3).await;
     Some((fixture, peer))
 }
@@ -50,7 +52,7 @@ async fn members_of_both_sides_enter_and_leave_together() {
     let (a, _tap) = fixture.client("A").await;
     let path = &fixture.path;
     for round in 0..30 {
-        let (first, second) = (entering(member(&a, path, 4)), entering(member(&a, path, 4)));
+        let (first, second) = (spawn_enter(member(&a, path, 4)), spawn_enter(member(&a, path, 4)));
         let theirs = ["x", "y"].map(|name| format!("dbarrier=4:{path}#{name}"));
         let one = curator.send(format!("denter {}", theirs[0]));
         fixture.children(path, 3).await;
@@ -60,10 +62,10 @@ async fn members_of_both_sides_enter_and_leave_together() {
         one.reply().await.ok();
         other.reply().await.ok();
         let mut one = curator.send(format!("dleave {}", theirs[0]));
-        let first = leaving(first);
+        let first = spawn_leave(first);
         // A member whose node is not the lowest deletes it first.
         assert!(one.is_pending() && !first.is_finished(), "two are inside");
-        let (second, other) = (leaving(second), curator.send(format!("dleave {}", theirs[1])));
+        let (second, other) = (spawn_leave(second), curator.send(format!("dleave {}", theirs[1])));
         done("the first", first).await;
         done("the second", second).await;
         one.reply().await.ok();
@@ -146,7 +148,9 @@ async fn sum(answers: Vec<Answer>) -> Counted {
 #[tokio::test]
 async fn increments_of_both_sides_are_counted_once() {
     let each: i64 = long_run("DOCENT_INTEROP_INCREMENTS", 1500);
-    let (Some(fixture), true) = (Fixture::real().await, Side::Java.is_available()) else { return };
+    let (Some(fixture), true) = (Fixture::real().await, Side::Curator.is_available()) else {
+        return;
+    };
     fixture.tap.keep(1000);
     let tap_of_curator = fixture.tap.client("J").await.unwrap();
     let curator = curator(&tap_of_curator.connect_string(), 0).await;
@@ -236,7 +240,9 @@ async fn tree(client: &Client, root: &str) -> Vec<String> {
 #[tokio::test]
 async fn caches_of_both_sides_converge_to_the_same_tree() {
     let changes: u32 = long_run("DOCENT_INTEROP_CHANGES", 400);
-    let (Some(fixture), true) = (Fixture::real().await, Side::Java.is_available()) else { return };
+    let (Some(fixture), true) = (Fixture::real().await, Side::Curator.is_available()) else {
+        return;
+    };
     fixture.tap.keep(1000);
     let tap_of_curator = fixture.tap.client("J").await.unwrap();
     // With 600 retries, Curator's cache gives up no read (C2, C3).

@@ -10,9 +10,10 @@ mod stale;
 
 use crate::{
     atomic::lock_options,
-    barriers::double::{done, entering, leaving, member},
+    barriers::double::{done, member, spawn_enter, spawn_leave},
     support::{
-        DEADLINE, cut_off, eventually, fixture::Fixture, has_watches, ms, polled, within_deadline,
+        DEADLINE, cut_off, eventually, fixture::Fixture, has_watches, ms, poll_at_most,
+        within_deadline,
     },
 };
 use docent::{

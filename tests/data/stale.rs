@@ -52,8 +52,8 @@ async fn a_leave_in_a_new_session_waits_for_members_that_its_server_does_not_sho
     let fixture = Fixture::on(cluster.addr(leader).unwrap().to_string(), None).await;
     let ((a, tap), b) = (fixture.client("A").await, fixture.observer().await);
     cluster.set_lag(lagging, true);
-    let first = entering(member(&a, &fixture.path, 2));
-    let second = done("B", entering(member(&b, &fixture.path, 2))).await;
+    let first = spawn_enter(member(&a, &fixture.path, 2));
+    let second = done("B", spawn_enter(member(&b, &fixture.path, 2))).await;
     let mut first = done("A", first).await;
     let session = || a.session().map(|session| session.session_id());
     let before = session();
@@ -65,5 +65,5 @@ async fn a_leave_in_a_new_session_waits_for_members_that_its_server_does_not_sho
     tap.accept().await.unwrap();
     a.wait_until_connected(DEADLINE).await.unwrap();
     assert!(!first.leave_timeout(ms(500)).await.unwrap(), "the other one is inside");
-    done("B", leaving(second)).await;
+    done("B", spawn_leave(second)).await;
 }

@@ -9,7 +9,9 @@ use crate::support::peer::{Peer, Side};
 
 /// The real server, and a Curator peer on it; `None` if either is missing.
 async fn with_curator() -> Option<(Fixture, Peer)> {
-    let (fixture, true) = (Fixture::real().await?, Side::Java.is_available()) else { return None };
+    let (fixture, true) = (Fixture::real().await?, Side::Curator.is_available()) else {
+        return None;
+    };
     let peer = curator_at(&fixture.server).await;
     Some((fixture, peer))
 }
@@ -147,7 +149,7 @@ async fn curator_reads_docents_instances() {
 #[tokio::test]
 async fn both_sides_keep_what_an_operator_writes() {
     let Some(fixture) = Fixture::real().await else { return };
-    if !Side::Java.is_available() {
+    if !Side::Curator.is_available() {
         return;
     }
     let (a, ours) = fixture.client("A").await;

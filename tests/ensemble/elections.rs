@@ -24,7 +24,8 @@ async fn participants(connect: &str) -> Vec<Peer> {
     let options = Options { session: Duration::from_secs(6), retries: 20 };
     let mut peers = Vec::new();
     for (number, is_ours) in [true, false, true, false, true].into_iter().enumerate() {
-        let (side, name) = if is_ours { (Side::Docent, "docent") } else { (Side::Java, "curator") };
+        let (side, name) =
+            if is_ours { (Side::Docent, "docent") } else { (Side::Curator, "curator") };
         let peer = Peer::start(side, name, connect, options).await;
         peer.ask(format!("latch start L {LATCH} id{number}")).await.ok();
         peers.push(peer);
@@ -75,7 +76,7 @@ fn longest_overlap(events: &[(Instant, usize, bool)]) -> Duration {
 // five processes, docent's and Curator's.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_election_outlives_the_leaders_of_its_ensemble() {
-    if !Side::Java.is_available() {
+    if !Side::Curator.is_available() {
         return;
     }
     let Some(mut ensemble) = RealEnsemble::start().await else { return };

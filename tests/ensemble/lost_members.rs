@@ -33,8 +33,8 @@ struct Load {
     /// Each reads its node again after each event of a one-shot watch.
     followers: Vec<tokio::task::JoinHandle<i32>>,
     /// A node that is changed once, after all faults.
-    bell: String,
-    rung: docent::Watcher,
+    final_node: String,
+    final_watch: docent::Watcher,
     ephemeral: String,
 }
 
@@ -46,11 +46,11 @@ impl Load {
         for path in [&parent, &base] {
             client.create(path, b"", CreateMode::Persistent).await.unwrap();
         }
-        let bell = format!("{base}/bell");
+        let final_node = format!("{base}/final");
         let ephemeral = format!("{base}/ephemeral");
-        client.create(&bell, b"", CreateMode::Persistent).await.unwrap();
+        client.create(&final_node, b"", CreateMode::Persistent).await.unwrap();
         client.create(&ephemeral, b"", CreateMode::Ephemeral).await.unwrap();
-        let (_, rung) = client.get_data_and_watch(&bell).await.unwrap();
+        let (_, final_watch) = client.get_data_and_watch(&final_node).await.unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let (mut paths, mut writers, mut followers) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..WRITERS {
@@ -61,7 +61,17 @@ impl Load {
             paths.push(path);
         }
         let session = client.session().unwrap().session_id();
-        Self { client, session, paths, stop, writers, followers, bell, rung, ephemeral }
+        Self {
+            client,
+            session,
+            paths,
+            stop,
+            writers,
+            followers,
+            final_node,
+            final_watch,
+            ephemeral,
+        }
     }
 
     /// Waits until a write succeeds again.
@@ -97,9 +107,9 @@ impl Load {
             let stat = self.client.exists(path).await.unwrap().unwrap();
             assert_eq!(seen, stat.version, "a watch was lost");
         }
-        assert_eq!(self.rung.try_next(), None, "the bell has not been rung");
-        self.client.set_data(&self.bell, b"", None).await.unwrap();
-        let event = within_deadline("the bell", self.rung.next()).await.unwrap();
+        assert_eq!(self.final_watch.try_next(), None, "an event before the final change");
+        self.client.set_data(&self.final_node, b"", None).await.unwrap();
+        let event = within_deadline("the final event", self.final_watch.next()).await.unwrap();
         let metrics = self.client.metrics();
         assert_eq!(event.event_type, EventType::NodeDataChanged, "{metrics:?}");
         assert_eq!(self.client.session().unwrap().session_id(), self.session);

@@ -12,7 +12,7 @@ const TERMS: usize = 200;
 
 /// A docent peer and a Curator peer on the real server; `None` if a requirement is missing.
 async fn peers() -> Option<(Peer, Peer)> {
-    let (connect, true) = (real_server()?, Side::Java.is_available()) else { return None };
+    let (connect, true) = (real_server()?, Side::Curator.is_available()) else { return None };
     let options = Options { session: Duration::from_secs(10), retries: 5 };
     Some(tokio::join!(Peer::docent(&connect, options), Peer::java(&connect, options)))
 }

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
-use crate::support::polled;
+use crate::support::poll_at_most;
 
 on_both_servers! {
     a_revocable_acquire_is_dropped_at_every_poll
@@ -49,7 +49,7 @@ async fn a_revocable_acquire_is_dropped_at_every_poll(fixture: Fixture) {
     let mutex = mutex(&fixture, &client);
     at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
         mutex.make_revocable(|| {});
-        polled(polls, mutex.acquire()).await
+        poll_at_most(polls, mutex.acquire()).await
     })
     .await;
     has_watches(&client, 0).await;
@@ -61,7 +61,7 @@ async fn a_quantity_is_dropped_at_every_poll(fixture: Fixture) {
         InterProcessSemaphoreV2::with_options(&client, &fixture.path, 2, options()).unwrap();
     let (locks, leases) = (format!("{}/locks", fixture.path), format!("{}/leases", fixture.path));
     at_every_poll(&fixture, &client, &[&locks, &leases], async |polls| {
-        polled(polls, semaphore.acquire_many(2)).await
+        poll_at_most(polls, semaphore.acquire_many(2)).await
     })
     .await;
 }
@@ -72,7 +72,7 @@ async fn a_downgrade_is_dropped_at_every_poll(fixture: Fixture) {
     let me = Owner::new();
     at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
         let _writing = lock.write_lock().acquire_as(&me).await.unwrap();
-        polled(polls, lock.read_lock().acquire_as(&me)).await
+        poll_at_most(polls, lock.read_lock().acquire_as(&me)).await
     })
     .await;
 }
@@ -91,7 +91,7 @@ async fn a_release_is_dropped_at_every_poll(fixture: Fixture) {
     wait_until_settled(&fixture, &client, &[&fixture.path]).await;
     at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
         let guard = mutex.acquire().await.unwrap();
-        polled(polls, guard.release()).await
+        poll_at_most(polls, guard.release()).await
     })
     .await;
 }
@@ -102,7 +102,7 @@ async fn a_multi_release_is_dropped_at_every_poll(fixture: Fixture) {
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     at_every_poll(&fixture, &client, &paths, async |polls| {
         let guard: LockGuard = lock.acquire().await.unwrap();
-        polled(polls, guard.release()).await
+        poll_at_most(polls, guard.release()).await
     })
     .await;
 }
@@ -140,7 +140,7 @@ async fn a_waiter_of_every_lock_is_dropped_at_every_poll(fixture: Fixture) {
         at_every_poll(&fixture, &b, &paths, async |polls| {
             let held = holder.acquire().await.unwrap();
             let waiter = Arc::clone(&waiter);
-            let waiter = tokio::spawn(async move { polled(polls, waiter.acquire()).await });
+            let waiter = tokio::spawn(async move { poll_at_most(polls, waiter.acquire()).await });
             // It waits with one watch and no request, unless it has ended.
             eventually("a waiter or its end", async || {
                 (pending_and_watches(&b) == (0, 1) || waiter.is_finished()).then_some(())
@@ -162,7 +162,7 @@ async fn an_acquire_whose_create_is_lost_is_dropped_at_every_poll(fixture: Fixtu
         at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
             fixture.tap.clear_faults();
             fixture.tap.inject(fault.clone());
-            let ended = polled(polls, mutex.acquire()).await;
+            let ended = poll_at_most(polls, mutex.acquire()).await;
             client.wait_until_connected(DEADLINE).await.unwrap();
             ended
         })

@@ -51,8 +51,8 @@ macro_rules! pairs {
 }
 
 pairs! {
-    docent_and_java: Side::Docent, Side::Java, all;
-    java_and_docent: Side::Java, Side::Docent, all;
+    docent_and_java: Side::Docent, Side::Curator, all;
+    java_and_docent: Side::Curator, Side::Docent, all;
     docent_and_docent: Side::Docent, Side::Docent, all;
 }
 

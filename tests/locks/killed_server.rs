@@ -162,7 +162,7 @@ async fn a_lock_is_usable_after_its_session_was_lost_with_the_server(mut server:
     let mutex = InterProcessMutex::with_options(&client, "/lock", patient()).unwrap();
     let guard = mutex.acquire().await.unwrap();
     let session = guard.session_id();
-    let waiting = acquiring(&mutex);
+    let waiting = spawn_acquire(&mutex);
     has_watches(&client, 1).await;
     server.stop().await;
     wait_for_state(&client, ConnectionState::Lost).await;

@@ -33,13 +33,13 @@ mod tokens;
 mod watches;
 
 use crate::support::{
-    DEADLINE, acquiring,
+    DEADLINE,
     each_lock::each_lock,
     eventually,
     given_up_session::{short_session, wait_until_given_up},
     has_no_request, has_watches,
     peer::{Options, Peer, Side},
-    pending_and_watches, poll_once,
+    pending_and_watches, poll_once, spawn_acquire,
     traced::Traced,
     within_deadline,
 };

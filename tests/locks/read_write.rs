@@ -46,7 +46,7 @@ async fn a_queued_writer_waits_after_a_downgrade(fixture: Fixture) {
     let (ours, theirs) = (lock(&fixture, &a), lock(&fixture, &b));
     let me = Owner::new();
     let writing = ours.write_lock().acquire_as(&me).await.unwrap();
-    let waiting = acquiring(theirs.write_lock());
+    let waiting = spawn_acquire(theirs.write_lock());
     fixture.children(&fixture.path, 2).await;
     let reading = ours.read_lock().acquire_as(&me).await.unwrap();
     writing.release().await.unwrap();
@@ -72,7 +72,7 @@ async fn a_late_downgrade_does_not_pass_the_next_writer(fixture: Fixture) {
     let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let (ours, theirs, me) = (lock(&fixture, &a), lock(&fixture, &b), Owner::new());
     let _writing = ours.write_lock().acquire_as(&me).await.unwrap();
-    let next = acquiring(theirs.write_lock());
+    let next = spawn_acquire(theirs.write_lock());
     fixture.children(&fixture.path, 2).await;
     // The create of the read node is lost, and the session ends before the retry.
     let before = fixture.tap.len();
@@ -109,7 +109,7 @@ async fn a_reader_behind_another_writer_waits_although_its_owner_writes(fixture:
         async move { ours.write_lock().acquire_as(&me).await }
     });
     fixture.children(&fixture.path, 2).await;
-    let next = acquiring(theirs.write_lock());
+    let next = spawn_acquire(theirs.write_lock());
     fixture.children(&fixture.path, 3).await;
     let reading = tokio::spawn(async move { ours.read_lock().acquire_as(&me).await });
     fixture.children(&fixture.path, 4).await;

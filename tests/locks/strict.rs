@@ -112,7 +112,7 @@ async fn a_cancelled_strict_acquire_leaves_no_node_and_no_wait(fixture: Fixture)
         // The request takes effect, but its caller is dropped before the reply.
         fixture.tap.inject(Fault::delay_reply(step, ms(300)).of("A"));
         let before = fixture.tap.len();
-        let acquiring = acquiring(&mutex);
+        let acquiring = spawn_acquire(&mutex);
         let mut records = fixture.tap.subscribe_from(before);
         records.until(DEADLINE, |r| &*r.client == "A" && r.is_request(step)).await.unwrap();
         acquiring.abort();

@@ -12,13 +12,13 @@ async fn waiters_behind_one_node_share_one_watch_and_all_wake(fixture: Fixture) 
     let ours = InterProcessReadWriteLock::with_options(&a, &fixture.path, options()).unwrap();
     let theirs = InterProcessReadWriteLock::with_options(&b, &fixture.path, options()).unwrap();
     let reading = ours.read_lock().acquire().await.unwrap();
-    let writing = acquiring(theirs.write_lock());
+    let writing = spawn_acquire(theirs.write_lock());
     let queue = fixture.children(&fixture.path, 2).await;
     let writer = queue.iter().find(|name| name.contains("__WRIT__")).unwrap().clone();
     let waiting: Vec<_> = (0..READERS)
         .map(|_| {
             let ours = ours.clone();
-            acquiring(ours.read_lock())
+            spawn_acquire(ours.read_lock())
         })
         .collect();
     fixture.children(&fixture.path, 2 + READERS).await;

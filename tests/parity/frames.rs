@@ -27,11 +27,11 @@ pub(crate) struct Rules {
     /// Requests are compared in any order.
     pub(crate) any_order: bool,
     /// A repeated request counts once.
-    pub(crate) once: bool,
+    pub(crate) ignore_repeats: bool,
     /// Requests that only docent sends are no difference.
-    pub(crate) and_more: bool,
+    pub(crate) allow_extra_requests: bool,
     /// Reads that are repeated immediately after a reconnect count once.
-    pub(crate) looks_once: bool,
+    pub(crate) collapse_repeated_reads: bool,
 }
 
 /// A line that is compared.
@@ -63,13 +63,14 @@ pub(crate) fn read<'a>(lines: impl Iterator<Item = &'a str>, rules: &Rules) -> V
         Some(Line { list: (client.to_owned(), kind), at, masked, ids })
     });
     let mut lines: Vec<_> = lines.collect();
-    if rules.looks_once {
-        remove_repeated_looks(&mut lines);
+    if rules.collapse_repeated_reads {
+        collapse_repeated_reads(&mut lines);
     }
     let mut seen = BTreeSet::new();
     lines.retain(|line| {
         let is_request = line.list.1 == Kind::Request;
-        !(rules.once && is_request) || seen.insert((line.list.clone(), line.masked.clone()))
+        !(rules.ignore_repeats && is_request)
+            || seen.insert((line.list.clone(), line.masked.clone()))
     });
     lines
 }
@@ -150,7 +151,7 @@ pub(crate) fn ids_of(text: &str) -> Vec<Range<usize>> {
 
 /// After a cut and a reconnect, `ready`, the members and the member's own node may be read once or twice, and so may a
 /// barrier. The watches are set again by such a read, or before it by setWatches.
-fn remove_repeated_looks(lines: &mut Vec<Line>) {
+fn collapse_repeated_reads(lines: &mut Vec<Line>) {
     let mut kept: Vec<Line> = Vec::new();
     for line in lines.drain(..).filter(|line| !line.masked.contains("Watches(")) {
         kept.push(line);
@@ -224,7 +225,7 @@ pub(crate) fn align(left: Vec<Line>, right: Vec<Line>, rules: &Rules) -> Alignme
             }
         }
     }
-    result.right.retain(|line| !(rules.and_more && line.list.1 == Kind::Request));
+    result.right.retain(|line| !(rules.allow_extra_requests && line.list.1 == Kind::Request));
     result
 }
 

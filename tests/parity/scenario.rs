@@ -133,9 +133,9 @@ impl Scenario {
                 "replies" => drop(rules.kinds.insert(Kind::Reply)),
                 "events" => drop(rules.kinds.insert(Kind::Event)),
                 "in any order" => rules.any_order = true,
-                "once each" => rules.once = true,
-                "and more" => rules.and_more = true,
-                "looks once" => rules.looks_once = true,
+                "once each" => rules.ignore_repeats = true,
+                "and more" => rules.allow_extra_requests = true,
+                "looks once" => rules.collapse_repeated_reads = true,
                 _ => match word.strip_prefix("without ") {
                     Some(op) => rules.without.push(op.to_owned()),
                     None => panic!("{}: compare: {word}", self.title),

@@ -92,8 +92,7 @@ pub async fn cut_off(client: &Client, tap: &TapClient) {
     reaches(client, ConnectionState::Suspended).await;
 }
 
-/// Acquires a lock in a task.
-pub fn acquiring<L: InterProcessLock + Clone + 'static>(
+pub fn spawn_acquire<L: InterProcessLock + Clone + 'static>(
     lock: &L,
 ) -> JoinHandle<Result<LockGuard, Error>> {
     let lock = lock.clone();
@@ -107,7 +106,7 @@ pub fn poll_once<F: Future>(future: F) {
 }
 
 /// Polls a future at most `polls` times, each time it is woken; `None` if it is not ready by then.
-pub async fn polled<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+pub async fn poll_at_most<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
     std::future::poll_fn(|cx| {

@@ -28,9 +28,7 @@ use super::{real, within_deadline};
 /// The client library of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Curator.
-    Java,
-    /// docent.
+    Curator,
     Docent,
 }
 
@@ -39,7 +37,7 @@ impl Side {
     #[track_caller]
     pub fn is_available(self) -> bool {
         match self {
-            Self::Java => real::java().is_some(),
+            Self::Curator => real::java().is_some(),
             // Without it, the test fails when it starts one.
             Self::Docent => true,
         }
@@ -98,7 +96,7 @@ pub struct Event {
 impl Peer {
     /// A Curator peer.
     pub async fn java(connect: &str, options: Options) -> Self {
-        Self::start(Side::Java, "java", connect, options).await
+        Self::start(Side::Curator, "java", connect, options).await
     }
 
     /// A docent peer.
@@ -111,7 +109,7 @@ impl Peer {
     /// The side must be [available](Side::is_available).
     pub async fn start(side: Side, name: &str, connect: &str, options: Options) -> Self {
         let command = move || match side {
-            Side::Java => java_command(),
+            Side::Curator => java_command(),
             Side::Docent => Command::new(docent_program()),
         };
         // The compiler may have to run first.

@@ -40,16 +40,15 @@ pub(super) struct LatchObject {
     name: String,
     latch: Option<LeaderLatch>,
     closing: Arc<AtomicBool>,
-    /// Whether the latch has joined the queue. [`Self::settle`] waits for that once.
-    is_settled: bool,
+    has_waited_to_join: bool,
 }
 
 /// How long a question about a latch waits until it has joined the queue: a driver asks right after the start.
-const SETTLING: Duration = Duration::from_secs(2);
+const JOIN_LIMIT: Duration = Duration::from_secs(2);
 
 impl LatchObject {
     pub(super) fn new(peer: Arc<Peer>, name: String) -> Self {
-        Self { peer, name, latch: None, closing: Arc::default(), is_settled: false }
+        Self { peer, name, latch: None, closing: Arc::default(), has_waited_to_join: false }
     }
 
     fn start(&mut self, path: &str, id: &str, options: &[String]) -> Answer {
@@ -61,22 +60,22 @@ impl LatchObject {
         self.closing = Arc::default();
         let closing = Arc::clone(&self.closing);
         tokio::spawn(report_changes(self.name.clone(), latch.changes(), slow, closing));
-        (self.latch, self.is_settled) = (Some(latch), false);
+        (self.latch, self.has_waited_to_join) = (Some(latch), false);
         done()
     }
 
     /// Waits, once and for a limited time, until the latch leads, waits behind another participant, or has failed.
-    async fn settle(&mut self) {
-        let Some(latch) = self.latch.as_ref().filter(|_| !self.is_settled) else { return };
-        let settled = async {
+    async fn wait_to_join(&mut self) {
+        let Some(latch) = self.latch.as_ref().filter(|_| !self.has_waited_to_join) else { return };
+        let joined = async {
             while latch.node_ahead().is_none() {
                 if timeout(Duration::from_millis(5), latch.leadership()).await.is_ok() {
                     return;
                 }
             }
         };
-        let _ = timeout(SETTLING, settled).await;
-        self.is_settled = true;
+        let _ = timeout(JOIN_LIMIT, joined).await;
+        self.has_waited_to_join = true;
     }
 }
 
@@ -84,7 +83,7 @@ impl Object for LatchObject {
     async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
         let is_closing = self.closing.load(Ordering::Acquire);
         if !is_closing && !["start", "await", "close"].contains(&verb) {
-            self.settle().await;
+            self.wait_to_join().await;
         }
         let name = &self.name;
         if let ("start", [path, id, options @ ..]) = (verb, args) {
@@ -311,23 +310,23 @@ async fn run_terms(
 async fn lead(terms: &Terms, leadership: Leadership) {
     let number = terms.count.fetch_add(1, Ordering::AcqRel) + 1;
     let (end, ended) = oneshot::channel();
-    let mut telling = TellEnd { terms, number, leadership, how: None };
+    let mut report = ReportEnd { terms, number, leadership, how: None };
     terms.end.send_replace(Some(end));
     say(&format!("! lead {} {number}", terms.name));
-    telling.how = Some(ended.await.unwrap_or(End::Interrupt));
+    report.how = Some(ended.await.unwrap_or(End::Interrupt));
     // The participant may be queued again as soon as its term ends.
     terms.queued.store(terms.requeue, Ordering::Release);
 }
 
 /// Reports the end of a term, however it ends.
-struct TellEnd<'a> {
+struct ReportEnd<'a> {
     terms: &'a Terms,
     number: u64,
     leadership: Leadership,
     how: Option<End>,
 }
 
-impl Drop for TellEnd<'_> {
+impl Drop for ReportEnd<'_> {
     fn drop(&mut self) {
         self.terms.end.send_replace(None);
         let (name, number) = (&self.terms.name, self.number);

@@ -63,7 +63,7 @@ impl Lock {
                     // If this fails, a background task deletes the node.
                     let _ = latch.close().await;
                 }
-                return Ok(leads?.map(|leadership| Hold::Part(latch, leadership)));
+                return Ok(leads?.map(|leadership| Hold::Leadership(latch, leadership)));
             }
         };
         Ok(guard?.map(Hold::Lock))
@@ -83,42 +83,42 @@ impl Lock {
 /// The guard of a lock, or a participation in an election that leads.
 pub(super) enum Hold {
     Lock(LockGuard),
-    Part(LeaderLatch, Leadership),
+    Leadership(LeaderLatch, Leadership),
 }
 
 impl Hold {
     pub(super) fn is_held(&self) -> bool {
         match self {
             Self::Lock(guard) => guard.is_held(),
-            Self::Part(_, leadership) => leadership.is_held(),
+            Self::Leadership(_, leadership) => leadership.is_held(),
         }
     }
 
     pub(super) fn proven_until(&self) -> Instant {
         match self {
             Self::Lock(guard) => guard.proven_until(),
-            Self::Part(_, leadership) => leadership.proven_until(),
+            Self::Leadership(_, leadership) => leadership.proven_until(),
         }
     }
 
     pub(super) async fn fencing_token(&self) -> Result<i64, Error> {
         match self {
             Self::Lock(guard) => guard.fencing_token().await,
-            Self::Part(_, leadership) => leadership.fencing_token().await,
+            Self::Leadership(_, leadership) => leadership.fencing_token().await,
         }
     }
 
     pub(super) fn guarded(&self) -> Result<Transaction<'_>, Error> {
         match self {
             Self::Lock(guard) => guard.guarded(),
-            Self::Part(_, leadership) => leadership.guarded(),
+            Self::Leadership(_, leadership) => leadership.guarded(),
         }
     }
 
     pub(super) async fn release(self) -> Result<(), Error> {
         match self {
             Self::Lock(guard) => guard.release().await,
-            Self::Part(latch, _) => latch.close().await,
+            Self::Leadership(latch, _) => latch.close().await,
         }
     }
 }

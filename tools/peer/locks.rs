@@ -235,8 +235,8 @@ impl LockObject {
                     drop(guard);
                     done()
                 }
-                part @ Hold::Part(..) => {
-                    part.release().await?;
+                leadership @ Hold::Leadership(..) => {
+                    leadership.release().await?;
                     done()
                 }
             },

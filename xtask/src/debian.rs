@@ -15,21 +15,21 @@ use xtask::command::{output, succeeds};
 use xtask::workspace::root;
 
 /// The variable that lists the directories whose environment this process already has.
-const ENTERED: &str = "DOCENT_DEBIAN";
+const ACTIVE_GROUPS: &str = "DOCENT_DEBIAN";
 
 /// Executes xtask again with the environment of the fetched groups. Returns if there are none, or if this process has
 /// it.
-pub(crate) fn enter() -> Result<()> {
+pub(crate) fn reexec_with_groups() -> Result<()> {
     let mut groups = entries(&directory());
     // A directory with an extension is being unpacked by another process.
     groups.retain(|group| group.extension().is_none());
     groups.sort();
-    let entered = env::join_paths(&groups)?;
-    if groups.is_empty() || env::var_os(ENTERED).as_ref() == Some(&entered) {
+    let wanted = env::join_paths(&groups)?;
+    if groups.is_empty() || env::var_os(ACTIVE_GROUPS).as_ref() == Some(&wanted) {
         return Ok(());
     }
     let mut again = Command::new(env::current_exe()?);
-    again.args(env::args_os().skip(1)).env(ENTERED, entered).envs(environment(&groups)?);
+    again.args(env::args_os().skip(1)).env(ACTIVE_GROUPS, wanted).envs(environment(&groups)?);
     replace_this_process(again)
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn fetch(missing: &str, group: &str, packages: &[&str]) -> Result<()>
     if !target.exists() {
         moved.map_err(|error| format!("{missing}; {error}; {install}"))?;
     }
-    enter()?;
+    reexec_with_groups()?;
     Err(format!("{missing}; {install}").into())
 }
 

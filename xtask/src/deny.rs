@@ -13,8 +13,8 @@ pub(crate) fn run(report: &mut Report) -> Result<()> {
     println!("== dependencies");
     if !succeeds(&mut cargo_with(&["deny", "--version"])) {
         let reason = "cargo-deny is not installed (cargo install --locked cargo-deny)";
-        report.leave_out("dependencies", reason);
-        report.leave_out("advisories", reason);
+        report.skip_optional("dependencies", reason);
+        report.skip_optional("advisories", reason);
         return Ok(());
     }
     let rules = ["--all-features", "check", "bans", "licenses", "sources"];
@@ -23,7 +23,7 @@ pub(crate) fn run(report: &mut Report) -> Result<()> {
     }
     // A failed download says nothing about the dependencies, so it is no failure.
     if !cargo_with(&["deny", "fetch", "db"]).status()?.success() {
-        report.leave_out("advisories", "their database could not be downloaded");
+        report.skip_optional("advisories", "their database could not be downloaded");
         return Ok(());
     }
     let advisories = ["deny", "--all-features", "--offline", "check", "advisories"];

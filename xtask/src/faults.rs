@@ -25,7 +25,7 @@ use xtask::{
 
 /// The function by which the copy asks whether a fault is active. It is in the lowest crate, so that all others can
 /// call it.
-const QUESTION: &str = "
+const FAULT_SWITCH: &str = "
 #[doc(hidden)]
 pub mod planted_fault {
     extern crate std;
@@ -168,8 +168,8 @@ fn parse(text: &str) -> std::result::Result<Vec<Fault>, String> {
 /// The new texts of all files that faults change.
 fn patched(faults: &[Fault]) -> Result<BTreeMap<String, String>> {
     let lowest = "protocol/src/lib.rs";
-    let question = fs::read_to_string(root().join(lowest))? + QUESTION;
-    let mut texts = BTreeMap::from([(lowest.to_owned(), question)]);
+    let with_switch = fs::read_to_string(root().join(lowest))? + FAULT_SWITCH;
+    let mut texts = BTreeMap::from([(lowest.to_owned(), with_switch)]);
     for fault in faults {
         for hunk in &fault.hunks {
             let file = &hunk.file;

@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     if let Some(outcome) = xtask::as_wrapper(&arguments) {
         return outcome.unwrap_or(ExitCode::FAILURE);
     }
-    if let Err(error) = debian::enter() {
+    if let Err(error) = debian::reexec_with_groups() {
         eprintln!("xtask: {error}");
         return ExitCode::FAILURE;
     }

@@ -8,7 +8,7 @@ pub(crate) struct Report {
     failed: Vec<&'static str>,
     skipped: Vec<&'static str>,
     /// Skipped, but not counted as a failure in CI either.
-    left_out: Vec<&'static str>,
+    skipped_optional: Vec<&'static str>,
 }
 
 impl Report {
@@ -23,9 +23,9 @@ impl Report {
     }
 
     /// Reports a check that cannot run in a CI without a network.
-    pub(crate) fn leave_out(&mut self, check: &'static str, reason: &str) {
+    pub(crate) fn skip_optional(&mut self, check: &'static str, reason: &str) {
         println!("SKIPPED: {check}: {reason}");
-        self.left_out.push(check);
+        self.skipped_optional.push(check);
     }
 
     /// Whether the run has failed. In CI, a skipped check is a failure.
@@ -42,7 +42,7 @@ impl Report {
         if !self.failed.is_empty() {
             lines.push(format!("failed: {}", self.failed.join("; ")));
         }
-        let skipped: Vec<_> = self.skipped.iter().chain(&self.left_out).copied().collect();
+        let skipped: Vec<_> = self.skipped.iter().chain(&self.skipped_optional).copied().collect();
         if !skipped.is_empty() {
             lines.push(format!("skipped: {}", skipped.join("; ")));
         }

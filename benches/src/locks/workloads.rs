@@ -136,8 +136,8 @@ fn proxied(target: &Target) -> Result<(Target, Vec<Proxy>)> {
 /// The round trips and the bytes through all proxies.
 fn counted(proxies: &[Proxy]) -> (f64, f64) {
     let counts = || proxies.iter().map(Proxy::counts);
-    let flights: u64 = counts().map(|counts| counts.flights).sum();
-    (flights as f64, counts().map(|counts| counts.bytes).sum::<u64>() as f64)
+    let client_turns: u64 = counts().map(|counts| counts.client_turns).sum();
+    (client_turns as f64, counts().map(|counts| counts.bytes).sum::<u64>() as f64)
 }
 
 /// Counts the round trips and bytes of a cycle.

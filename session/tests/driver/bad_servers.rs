@@ -76,7 +76,10 @@ async fn a_connection_that_takes_nothing_is_left_too() {
     let waited = begin.elapsed();
     assert!(waited >= ms(3900) && waited < ms(4300), "{waited:?}");
     for call in calls {
-        assert_eq!(soon("a call", call).await.unwrap_err().kind(), ErrorKind::ConnectionLoss);
+        assert_eq!(
+            within_limit("a call", call).await.unwrap_err().kind(),
+            ErrorKind::ConnectionLoss
+        );
     }
     drop((conn, again));
 }
@@ -91,8 +94,8 @@ async fn a_reply_that_cannot_be_read_fails_only_its_own_request() {
         let (xid, _) = conn.request().await;
         conn.reply(xid, 5, ErrorCode::Ok, body).await;
         conn.answer_data(b"x").await;
-        assert_eq!(soon("the bad one", bad).await.unwrap_err().kind(), ErrorKind::BadReply);
-        soon("the good one", good).await.unwrap();
+        assert_eq!(within_limit("the bad one", bad).await.unwrap_err().kind(), ErrorKind::BadReply);
+        within_limit("the good one", good).await.unwrap();
     }
     assert_eq!(net.attempts(), 1);
 }
@@ -110,9 +113,9 @@ async fn a_bad_answer_to_several_operations_names_the_operations() {
         let (xid, _) = conn.request().await;
         conn.reply(xid, 9, ErrorCode::Ok, body).await;
     }
-    let error = soon("the reads", reads).await.unwrap_err();
+    let error = within_limit("the reads", reads).await.unwrap_err();
     assert_eq!((error.kind(), error.operation()), (ErrorKind::BadReply, Some(OpCode::MultiRead)));
-    let error = soon("the writes", writes).await.unwrap_err();
+    let error = within_limit("the writes", writes).await.unwrap_err();
     assert_eq!((error.kind(), error.operation()), (ErrorKind::BadReply, Some(OpCode::Multi)));
     assert!(error.to_string().contains("0 results for 1 operations"), "{error}");
 }
@@ -158,7 +161,7 @@ async fn the_result_of_another_operation_is_no_result() {
             let call = write.commit();
             let (xid, _) = conn.request().await;
             conn.reply(xid, 9, ErrorCode::Ok, &several(&[*result])).await;
-            let reply = soon("the writes", call).await.map_err(|error| error.kind());
+            let reply = within_limit("the writes", call).await.map_err(|error| error.kind());
             let is_accepted = accepted.contains(&index);
             assert_eq!(reply.is_ok(), is_accepted, "{write:?}: {result:?}");
             assert!(is_accepted || reply == Err(ErrorKind::BadReply), "{reply:?}");
@@ -167,7 +170,7 @@ async fn the_result_of_another_operation_is_no_result() {
             let call = client.multi_read(&[read]);
             let (xid, _) = conn.request().await;
             conn.reply(xid, 9, ErrorCode::Ok, &several(&[*result])).await;
-            let reply = soon("the reads", call).await.map(|mut reads| reads.remove(0));
+            let reply = within_limit("the reads", call).await.map(|mut reads| reads.remove(0));
             let is_accepted = matches!(reply, Ok(Ok(_)));
             assert_eq!(is_accepted, index == accepted, "{read:?}: {result:?}");
         }
@@ -214,16 +217,16 @@ async fn the_path_in_the_reply_to_a_create_is_the_one_asked_for() {
         let call = client.create(path, b"", mode);
         let (xid, _) = conn.request().await;
         conn.reply(xid, 9, ErrorCode::Ok, &encoded(&with_path)).await;
-        check(soon("create", call).await);
+        check(within_limit("create", call).await);
         let call = client.create_with_stat(path, b"", mode);
         let (xid, _) = conn.request().await;
         conn.reply(xid, 9, ErrorCode::Ok, &encoded(&with_stat)).await;
-        check(soon("create2", call).await.map(|(path, _)| path));
+        check(within_limit("create2", call).await.map(|(path, _)| path));
         for result in [MultiResult::Create(with_path), MultiResult::Create2(with_stat)] {
             let call = client.transaction().create(path, b"", mode).commit();
             let (xid, _) = conn.request().await;
             conn.reply(xid, 9, ErrorCode::Ok, &several(&[result])).await;
-            check(soon("multi", call).await.map(|mut results| match results.remove(0) {
+            check(within_limit("multi", call).await.map(|mut results| match results.remove(0) {
                 TransactionResult::Created { path, .. } => path,
                 other => panic!("{other:?}"),
             }));

@@ -24,22 +24,28 @@ async fn a_silent_server_ends_claim_session_and_watches_at_once() {
     let (client, mut conn, net) = connected().await;
     let call = client.get_data_and_watch("/a");
     conn.answer_data(b"").await;
-    let (_, mut watcher) = soon("the read", call).await.unwrap();
+    let (_, mut watcher) = within_limit("the read", call).await.unwrap();
     let claim = claim(&client);
     let deadline = claim.lease().deadline();
     let mut states = client.states();
-    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Connected.into()));
+    assert_eq!(
+        within_limit("a state", states.next()).await,
+        Some(ConnectionState::Connected.into())
+    );
     drop(net);
-    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Suspended.into()));
+    assert_eq!(
+        within_limit("a state", states.next()).await,
+        Some(ConnectionState::Suspended.into())
+    );
     assert!(deadline.duration_since(client.now()) >= ms(1600), "a third of 6 s, less the margin");
-    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Lost.into()));
+    assert_eq!(within_limit("a state", states.next()).await, Some(ConnectionState::Lost.into()));
     assert!(
         client.now().duration_since(deadline) <= ms(1),
         "{:?}",
         client.now().duration_since(deadline)
     );
-    assert!(soon("the end of the watch", watcher.next()).await.unwrap().is_end());
-    soon("the end of the claim", claim.lost()).await;
+    assert!(within_limit("the end of the watch", watcher.next()).await.unwrap().is_end());
+    within_limit("the end of the claim", claim.lost()).await;
     assert!(client.now().duration_since(deadline) <= ms(1));
     drop(conn);
 }
@@ -60,18 +66,18 @@ async fn a_claim_ends_when_the_server_says_so_and_when_the_client_ends() {
             "closed" => {
                 let close = client.close();
                 conn.confirm_close().await;
-                soon("close", close).await.unwrap();
+                within_limit("close", close).await.unwrap();
             }
             "detached" => assert!(client.detach().is_some()),
             _ => {
                 let auth = client.add_auth("digest", b"u:p");
                 conn.request().await;
                 conn.reply(xid::AUTH, 0, ErrorCode::AuthFailed, &[]).await;
-                soon("auth", auth).await.unwrap_err();
+                within_limit("auth", auth).await.unwrap_err();
             }
         }
         let before = client.now();
-        soon(ending, lost).await;
+        within_limit(ending, lost).await;
         assert!(client.now().duration_since(before) <= ms(100), "{ending}");
     }
 }
@@ -150,7 +156,7 @@ async fn a_claim_found_void_ends_its_waits_before_a_timer_does() {
         jump.store(7_000, Ordering::Relaxed);
         if by_reply {
             conn.data(xid, b"").await;
-            let _ = soon("the reply, or the end of the session", call).await;
+            let _ = within_limit("the reply, or the end of the session", call).await;
         } else {
             assert!(!claim.is_valid(client.now()));
         }

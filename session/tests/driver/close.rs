@@ -23,7 +23,7 @@ async fn a_close_on_a_silent_server_goes_to_the_next() {
     assert_ne!(conn.host, silent.host);
     assert!((ms(1000)..ms(1200)).contains(&begin.elapsed()), "{:?}", begin.elapsed());
     conn.confirm_close().await;
-    soon("close", close).await.unwrap();
+    within_limit("close", close).await.unwrap();
 }
 
 /// The client stays at a server that still answers the requests in front of a close.
@@ -41,9 +41,9 @@ async fn a_close_behind_slow_answers_waits_for_them() {
         conn.data(xid, b"x").await;
     }
     conn.confirm_close().await;
-    soon("close", close).await.unwrap();
+    within_limit("close", close).await.unwrap();
     for read in reads {
-        soon("a read", read).await.unwrap();
+        within_limit("a read", read).await.unwrap();
     }
 }
 
@@ -57,7 +57,7 @@ async fn a_close_whose_answer_is_lost_is_sent_again() {
     let (mut conn, asked) = net.serve(7).await;
     assert_eq!(asked.session_id, 7);
     conn.confirm_close().await;
-    soon("close", close).await.unwrap();
+    within_limit("close", close).await.unwrap();
 }
 
 /// No listener hangs: those from before the end and later ones, with a clone of the client alive or without.
@@ -69,15 +69,18 @@ async fn the_end_of_a_client_ends_its_states() {
     let (mut state, mut states) = (client.state(), client.states());
     let close = client.close();
     conn.confirm_close().await;
-    soon("close", close).await.unwrap();
+    within_limit("close", close).await.unwrap();
     for state in [&mut state, &mut client.state()] {
         assert!(!state.get().is_some_and(ConnectionState::is_connected));
-        assert_eq!(soon("the end of the state", state.next()).await, None);
+        assert_eq!(within_limit("the end of the state", state.next()).await, None);
     }
-    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Connected.into()));
-    assert_eq!(soon("the end of the states", states.next()).await, None);
+    assert_eq!(
+        within_limit("a state", states.next()).await,
+        Some(ConnectionState::Connected.into())
+    );
+    assert_eq!(within_limit("the end of the states", states.next()).await, None);
     let mut late = client.states();
-    assert_eq!(soon("the end of the states", late.next()).await, None);
+    assert_eq!(within_limit("the end of the states", late.next()).await, None);
 }
 
 /// The end loses no state that was published before it.
@@ -88,9 +91,12 @@ async fn states_end_behind_the_last_one() {
     let auth = client.add_auth("digest", b"user:wrong");
     let (xid, _) = conn.request().await;
     conn.reply(xid, 0, ErrorCode::AuthFailed, &[]).await;
-    soon("auth", auth).await.unwrap_err();
+    within_limit("auth", auth).await.unwrap_err();
     for expected in [Some(ConnectionState::Connected), Some(ConnectionState::Lost), None] {
-        assert_eq!(soon("a state", states.next()).await.and_then(StateEvent::state), expected);
+        assert_eq!(
+            within_limit("a state", states.next()).await.and_then(StateEvent::state),
+            expected
+        );
     }
     assert_eq!(client.state().get(), Some(ConnectionState::Lost));
 }
@@ -115,7 +121,7 @@ async fn run_closes_the_session_whatever_its_body_does() {
         assert!(!run.is_finished(), "it waits for the answers");
         conn.reply(xid, 9, ErrorCode::Ok, &[]).await;
         conn.reply(xid + 1, 10, ErrorCode::Ok, &[]).await;
-        match soon("the end of run", run).await {
+        match within_limit("the end of run", run).await {
             Ok(result) => assert_eq!(result.unwrap_err().kind(), ErrorKind::InvalidPath),
             Err(join) => assert!(panics && join.is_panic()),
         }
@@ -128,14 +134,14 @@ async fn run_returns_the_result_of_its_body_even_without_a_server() {
     let (client, conn, net) = connected().await;
     drop((conn, net));
     let begin = stopwatch();
-    assert_eq!(soon("run", client.run(async |_| 42)).await, 42);
+    assert_eq!(within_limit("run", client.run(async |_| 42)).await, 42);
     assert!(begin.elapsed() <= ms(3010), "{:?}", begin.elapsed());
 
     // A body that has closed the client itself.
     let (client, mut conn, _net) = connected().await;
     let run = tokio::spawn(client.run(async |client| client.close().await));
     conn.confirm_close().await;
-    soon("run", run).await.unwrap().unwrap();
+    within_limit("run", run).await.unwrap().unwrap();
 }
 
 /// A task that was started in the body may still have a clone: dropped handles would not close the session.
@@ -150,5 +156,8 @@ async fn a_run_that_is_dropped_closes_the_session_of_other_clones_too() {
     conn.answer_data(b"").await;
     drop(run);
     conn.confirm_close().await;
-    assert_eq!(soon("a call", clone.get_data("/b")).await.unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(
+        within_limit("a call", clone.get_data("/b")).await.unwrap_err().kind(),
+        ErrorKind::Closed
+    );
 }

@@ -27,7 +27,7 @@ async fn gathered_requests_are_written_at_once() {
     let calls: Vec<_> = (0..100).map(|n| client.get_data(&format!("/{n}"))).collect();
     let mut bytes = vec![0; 1 << 16];
     let read = tokio::io::AsyncReadExt::read(&mut conn.stream, &mut bytes);
-    let count = soon("the requests", read).await.unwrap();
+    let count = within_limit("the requests", read).await.unwrap();
     // 4 + 8 bytes of header, 4 + 2 or 3 of path, 1 of flag.
     assert_eq!(count, 10 * 19 + 90 * 20);
     drop(calls);
@@ -46,7 +46,7 @@ async fn a_dropped_future_does_not_shift_the_answers_of_others() {
         let data = if request.contains("/1") { b"one" } else { b"two" };
         conn.data(xid, data).await;
     }
-    assert_eq!(soon("the second", second).await.unwrap().data, "two");
+    assert_eq!(within_limit("the second", second).await.unwrap().data, "two");
 }
 
 /// A read that was given up before its answer leaves nothing in the watch table.
@@ -58,7 +58,7 @@ async fn a_dropped_watch_response_leaves_no_watch_behind() {
     for _ in 0..2 {
         conn.answer_data(b"").await;
     }
-    soon("an answer behind it", after).await.unwrap();
+    within_limit("an answer behind it", after).await.unwrap();
     assert_eq!(pending_and_watches(&client), (0, 0));
 }
 
@@ -75,7 +75,7 @@ async fn rubbish_breaks_one_connection_only() {
         assert_eq!(asked.session_id, 7);
         let call = client.get_data("/after");
         conn.answer_data(b"fine").await;
-        assert_eq!(soon("its answer", call).await.unwrap().data, "fine", "{rubbish:?}");
+        assert_eq!(within_limit("its answer", call).await.unwrap().data, "fine", "{rubbish:?}");
         assert_eq!(net.attempts(), 2);
     }
 }
@@ -88,7 +88,7 @@ async fn the_last_clone_closes_the_session() {
     drop(client);
     let call = clone.get_data("/a");
     conn.answer_data(b"").await;
-    soon("an answer to the clone", call).await.unwrap();
+    within_limit("an answer to the clone", call).await.unwrap();
     drop(clone);
     conn.confirm_close().await;
     assert_eq!(net.attempts(), 1);
@@ -100,7 +100,7 @@ async fn the_last_clone_gone_does_not_wait_for_a_silent_server() {
     drop(client);
     assert_eq!(conn.request().await.1, "CloseSession");
     assert_eq!(conn.maybe_request().await, None, "within the grace");
-    assert!(net.is_quiet());
+    assert!(net.has_no_arrivals());
 }
 
 // Case (Contracts of a call): a call after close.
@@ -109,14 +109,14 @@ async fn after_close_everything_is_refused_at_once() {
     let (client, mut conn, _net) = connected().await;
     let close = client.close();
     conn.confirm_close().await;
-    soon("close", close).await.unwrap();
+    within_limit("close", close).await.unwrap();
     assert_eq!(
-        verdict(soon("a call", client.get_data("/a")).await),
+        verdict(within_limit("a call", client.get_data("/a")).await),
         (ErrorKind::Closed, Outcome::NotApplied)
     );
-    assert_eq!(verdict(soon("another close", client.close()).await).0, ErrorKind::Closed);
+    assert_eq!(verdict(within_limit("another close", client.close()).await).0, ErrorKind::Closed);
     assert_eq!(
-        verdict(soon("a wait", client.wait_until_connected(ms(1000))).await).0,
+        verdict(within_limit("a wait", client.wait_until_connected(ms(1000))).await).0,
         ErrorKind::Closed,
         "a closed client is not connected"
     );
@@ -129,8 +129,14 @@ async fn a_server_that_closes_first_fails_each_call_once() {
     let close = client.close();
     conn.request().await;
     drop(conn);
-    assert_eq!(verdict(soon("create", call).await), (ErrorKind::ConnectionLoss, Outcome::Unknown));
-    assert_eq!(verdict(soon("close", close).await), (ErrorKind::ConnectionLoss, Outcome::Unknown));
+    assert_eq!(
+        verdict(within_limit("create", call).await),
+        (ErrorKind::ConnectionLoss, Outcome::Unknown)
+    );
+    assert_eq!(
+        verdict(within_limit("close", close).await),
+        (ErrorKind::ConnectionLoss, Outcome::Unknown)
+    );
 }
 
 /// The runtime of the client ends; its callers run on another one.
@@ -290,14 +296,14 @@ async fn a_half_written_request_does_not_make_the_driver_deaf() {
     tokio::task::yield_now().await;
     drop(conn);
     assert_eq!(
-        verdict(soon("the stuck one", stuck).await),
+        verdict(within_limit("the stuck one", stuck).await),
         (ErrorKind::ConnectionLoss, Outcome::Unknown)
     );
     // The next connection gets no reply for a minute.
     let _silent = net.accept().await;
     let before = client.now();
     let call = client.get_data("/b");
-    assert_eq!(verdict(soon("its deadline", call).await).0, ErrorKind::ConnectionLoss);
+    assert_eq!(verdict(within_limit("its deadline", call).await).0, ErrorKind::ConnectionLoss);
     assert!(
         client.now().duration_since(before) < ms(3100),
         "{:?}",
@@ -328,8 +334,8 @@ async fn frames_may_be_split_at_every_byte() {
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
         conn.send_bytes(&tail).await;
-        assert_eq!(soon("one", first).await.unwrap().data, "one", "cut at {cut}");
-        assert_eq!(verdict(soon("two", second).await).0, ErrorKind::NoNode, "cut at {cut}");
+        assert_eq!(within_limit("one", first).await.unwrap().data, "one", "cut at {cut}");
+        assert_eq!(verdict(within_limit("two", second).await).0, ErrorKind::NoNode, "cut at {cut}");
     }
 }
 

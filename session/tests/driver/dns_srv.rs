@@ -75,7 +75,7 @@ impl World {
     async fn next_lookup_finds(&mut self, found: Found) {
         *self.found.lock().unwrap() = found;
         while self.lookups.try_recv().is_ok() {}
-        soon("a lookup", self.lookups.recv()).await.unwrap();
+        within_limit("a lookup", self.lookups.recv()).await.unwrap();
     }
 }
 
@@ -90,7 +90,7 @@ fn servers(client: &Client) -> Vec<String> {
 async fn asked(net: &mut Net) -> Conn {
     let mut conn = net.accept().await;
     let mut word = [0; 4];
-    soon("a question", conn.stream.read_exact(&mut word)).await.unwrap();
+    within_limit("a question", conn.stream.read_exact(&mut word)).await.unwrap();
     assert_eq!(&word, b"srvr");
     conn
 }
@@ -99,7 +99,7 @@ async fn asked(net: &mut Net) -> Conn {
 async fn is_connected_by(client: &Client, conn: &mut Conn) {
     let read = client.get_data("/a");
     assert!(conn.answer_data(b"").await.contains("/app/a"));
-    soon("an answer", read).await.unwrap();
+    within_limit("an answer", read).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,7 +111,7 @@ async fn the_servers_of_srv_records_are_connected_to() {
         (None, "no session with dns-srv://zk.example/app within 3s"),
     ] {
         let (config, _world) = World::new(found);
-        let error = soon("an error", config.connect()).await.unwrap_err();
+        let error = within_limit("an error", config.connect()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
         assert!(error.to_string().contains(text), "{error}");
     }
@@ -155,7 +155,7 @@ async fn changed_srv_records_are_used_by_the_next_attempt() {
     // The lookups end with the client.
     drop(client);
     conn.confirm_close().await;
-    while soon("the end of the lookups", world.lookups.recv()).await.is_some() {}
+    while within_limit("the end of the lookups", world.lookups.recv()).await.is_some() {}
 }
 
 // Case (Found in docent itself): a client asked a server of a new SRV record for its status only after a reconnect.

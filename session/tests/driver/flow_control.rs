@@ -21,8 +21,8 @@ async fn a_request_that_waits_goes_out_in_its_turn_whether_or_not_its_future_is_
         assert!(request.contains(expected), "{request}");
         conn.data(xid, expected.as_bytes()).await;
     }
-    assert_eq!(soon("the first", first).await.unwrap().data, "/1");
-    assert_eq!(soon("the last", last).await.unwrap().data, "/4");
+    assert_eq!(within_limit("the first", first).await.unwrap().data, "/1");
+    assert_eq!(within_limit("the last", last).await.unwrap().data, "/4");
     assert_eq!(client.metrics().refused, 0);
 }
 

@@ -48,7 +48,7 @@ async fn a_read_write_server_is_searched_for_and_moved_to() {
         let mut probe = net.accept().await;
         assert_ne!(probe.host, first.host);
         let mut word = [0; 4];
-        soon("the question", probe.stream.read_exact(&mut word)).await.unwrap();
+        within_limit("the question", probe.stream.read_exact(&mut word)).await.unwrap();
         assert_eq!(&word, b"isro");
         probe.stream.write_all(answer).await.unwrap();
     }
@@ -57,7 +57,7 @@ async fn a_read_write_server_is_searched_for_and_moved_to() {
     assert_eq!(asked.session_id, 0);
     let mut state = client.state();
     let connected = state.wait_for(|state| *state == Some(ConnectionState::Connected));
-    soon("a session", connected).await.unwrap();
+    within_limit("a session", connected).await.unwrap();
 }
 
 /// A producer without limit is slowed down to the server's pace.
@@ -70,18 +70,21 @@ async fn a_waiter_for_capacity_never_finds_the_queue_full() {
     });
     let mut calls = Vec::new();
     for _ in 0..1000 {
-        soon("room", client.ready()).await.unwrap();
+        within_limit("room", client.ready()).await.unwrap();
         calls.push(client.get_data("/a"));
         assert!(client.metrics().pending <= 10);
     }
     for call in calls {
-        soon("an answer", call).await.unwrap();
+        within_limit("an answer", call).await.unwrap();
     }
     assert_eq!(client.metrics().refused, 0);
     let close = client.close();
     server.abort();
-    let _ = soon("close", close).await;
-    assert_eq!(soon("the end", client.ready()).await.unwrap_err().kind(), ErrorKind::Closed);
+    let _ = within_limit("close", close).await;
+    assert_eq!(
+        within_limit("the end", client.ready()).await.unwrap_err().kind(),
+        ErrorKind::Closed
+    );
 }
 
 /// Another client continues the session, by kazoo's `client_id` and the zxid.
@@ -91,10 +94,10 @@ async fn a_session_can_be_handed_over() {
     let call = client.get_data("/a");
     let (xid, _) = conn.request().await;
     conn.reply(xid, 88, ErrorCode::Ok, &get_data_body(b"")).await;
-    soon("an answer", call).await.unwrap();
+    within_limit("an answer", call).await.unwrap();
     let pending = client.get_data("/b");
     let token = client.detach().unwrap();
-    assert_eq!(soon("its end", pending).await.unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(within_limit("its end", pending).await.unwrap_err().kind(), ErrorKind::Closed);
     // No closeSession is sent; the pending read may have been sent or not.
     while let Some((_, request)) = conn.maybe_request().await {
         assert_ne!(request, "CloseSession");

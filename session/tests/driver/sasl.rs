@@ -29,7 +29,7 @@ async fn a_server_of_3_4_refuses_silently() {
             }
         }
     };
-    soon("the reason", reported).await;
+    within_limit("the reason", reported).await;
     let config = config_for(&server).with_sasl("bob", "pw");
-    soon("a client", config.connect()).await.unwrap();
+    within_limit("a client", config.connect()).await.unwrap();
 }

@@ -105,14 +105,14 @@ async fn a_step_that_blocks_holds_up_no_other_client_and_no_ping() {
     let bob = config.with_connection_timeout(LONG).start().unwrap();
     gate.reached().await;
     let other = Config::new(&server.connect_string()).unwrap().with_session_timeout(ms(2000));
-    let other = soon("another client", other.connect()).await.unwrap();
+    let other = within_limit("another client", other.connect()).await.unwrap();
     let session = other.session().unwrap();
     let pings = other.metrics().pings;
     eventually("pings", async || other.metrics().pings >= pings + 5).await;
     assert!(!session.is_lost() && other.session().unwrap().session_id() == session.session_id());
     assert!(!bob.state().get().is_some_and(|state| state.is_connected()));
     gate.open();
-    soon("bob", bob.wait_until_connected(LONG)).await.unwrap();
+    within_limit("bob", bob.wait_until_connected(LONG)).await.unwrap();
     let ids = bob.who_am_i().await.unwrap();
     assert!(ids.iter().any(|id| (&*id.auth_scheme, &*id.user) == ("sasl", "bob")), "{ids:?}");
 }
@@ -129,7 +129,7 @@ async fn a_step_that_outlives_its_connection_is_the_only_one_until_it_ends() {
     assert!(error.to_string().contains("DIGEST-MD5 has not computed"), "{error}");
     assert_eq!(gate.most_waiting.load(Ordering::SeqCst), 1);
     gate.open();
-    soon("bob", bob.wait_until_connected(LONG)).await.unwrap();
+    within_limit("bob", bob.wait_until_connected(LONG)).await.unwrap();
     assert_eq!(gate.most_waiting.load(Ordering::SeqCst), 1);
     drop(server);
 }
@@ -161,7 +161,7 @@ async fn work_that_is_dropped_is_an_error_and_not_a_hang() {
     let (_server, config, gate) = gated().await;
     gate.open();
     let config = config.with_connection_timeout(ms(300)).with_runtime(NoThreads(Handle::current()));
-    let error = soon("an error", config.connect()).await.unwrap_err();
+    let error = within_limit("an error", config.connect()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
     assert!(error.to_string().contains("there is no thread"), "{error}");
 }

@@ -11,9 +11,12 @@ async fn a_reconnect_keeps_the_session_and_sets_its_watches_again() {
     let call = client.get_data_and_watch("/a");
     let (xid, _) = conn.request().await;
     conn.reply(xid, 77, ErrorCode::Ok, &get_data_body(b"")).await;
-    let (_, mut watcher) = soon("the read", call).await.unwrap();
+    let (_, mut watcher) = within_limit("the read", call).await.unwrap();
     let mut states = client.states();
-    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Connected.into()));
+    assert_eq!(
+        within_limit("a state", states.next()).await,
+        Some(ConnectionState::Connected.into())
+    );
     drop(conn);
     let (mut conn, asked) = net.serve(7).await;
     assert_eq!((asked.session_id, asked.last_zxid, asked.time_out), (7, 77, 6000));
@@ -23,10 +26,16 @@ async fn a_reconnect_keeps_the_session_and_sets_its_watches_again() {
     // The event comes before the reply.
     conn.event(EventType::NodeDataChanged, "/a").await;
     conn.reply(xid, 80, ErrorCode::Ok, &[]).await;
-    let event = soon("the event", watcher.next()).await.unwrap();
+    let event = within_limit("the event", watcher.next()).await.unwrap();
     assert_eq!((event.event_type, &*event.path), (EventType::NodeDataChanged, "/a"));
-    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Suspended.into()));
-    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Reconnected.into()));
+    assert_eq!(
+        within_limit("a state", states.next()).await,
+        Some(ConnectionState::Suspended.into())
+    );
+    assert_eq!(
+        within_limit("a state", states.next()).await,
+        Some(ConnectionState::Reconnected.into())
+    );
 }
 
 // Case (Failure cases, 18): expiry while idle.
@@ -38,10 +47,13 @@ async fn an_expired_session_is_lost_once_and_a_new_one_made() {
     let call = client.exists_and_watch("/a");
     let (xid, _) = conn.request().await;
     conn.reply(xid, 5, ErrorCode::NoNode, &[]).await;
-    let (found, mut watcher) = soon("the question", call).await.unwrap();
+    let (found, mut watcher) = within_limit("the question", call).await.unwrap();
     assert_eq!(found, None);
     let mut states = client.states();
-    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Connected.into()));
+    assert_eq!(
+        within_limit("a state", states.next()).await,
+        Some(ConnectionState::Connected.into())
+    );
     drop(conn);
     let mut conn = net.accept().await;
     let queued = client.get_data("/queued");
@@ -50,13 +62,13 @@ async fn an_expired_session_is_lost_once_and_a_new_one_made() {
     let (mut conn, asked) = net.serve(8).await;
     assert_eq!((asked.session_id, asked.last_zxid, asked.password), (0, 0, vec![0; 16]));
     for state in [ConnectionState::Suspended, ConnectionState::Lost, ConnectionState::Reconnected] {
-        assert_eq!(soon("a state", states.next()).await, Some(state.into()));
+        assert_eq!(within_limit("a state", states.next()).await, Some(state.into()));
     }
     assert!(old.is_lost() && !claim.is_valid(client.now()));
     assert_eq!(client.session().unwrap().session_id(), 8);
-    let event = soon("the end of the watch", watcher.next()).await.unwrap();
+    let event = within_limit("the end of the watch", watcher.next()).await.unwrap();
     assert_eq!((event.event_type, event.state), (EventType::None, KeeperState::Expired));
-    let error = soon("the queued call", queued).await.unwrap_err();
+    let error = within_limit("the queued call", queued).await.unwrap_err();
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionExpired, Outcome::NotApplied));
     // No watches of the old session in the new one.
     let call = client.get_data("/b");
@@ -75,7 +87,7 @@ async fn settings_at_their_limits_are_no_panic() {
     let mut conn = net.accept().await;
     assert_eq!(conn.handshake().await.time_out, i32::MAX);
     conn.grant(7, i32::MAX).await;
-    soon("a session", client.wait_until_connected(std::time::Duration::MAX)).await.unwrap();
+    within_limit("a session", client.wait_until_connected(std::time::Duration::MAX)).await.unwrap();
     drop(conn);
     let _ = net.serve(7).await;
 }
@@ -90,14 +102,14 @@ async fn an_unread_watcher_keeps_a_limited_number_of_events_and_reports_the_loss
     let call = client.add_watch("/a", docent_protocol::AddWatchMode::Persistent);
     let (xid, _) = conn.request().await;
     conn.reply(xid, 5, ErrorCode::Ok, &[0; 4]).await;
-    let mut watcher = soon("the watch", call).await.unwrap();
+    let mut watcher = within_limit("the watch", call).await.unwrap();
     for _ in 0..10_005 {
         conn.event(EventType::NodeDataChanged, "/a").await;
     }
     let call = client.get_data("/b");
     conn.answer_data(b"").await;
-    soon("an answer behind them", call).await.unwrap();
-    let first = soon("the marker", watcher.next()).await.unwrap();
+    within_limit("an answer behind them", call).await.unwrap();
+    let first = within_limit("the marker", watcher.next()).await.unwrap();
     assert!(first.is_resync() && !first.is_end(), "{first:?}");
     let mut kept = 0;
     while let Some(event) = watcher.try_next() {
@@ -118,13 +130,13 @@ async fn a_watcher_that_has_missed_events_names_its_own_path() {
     let call = client.add_watch("/a", docent_protocol::AddWatchMode::PersistentRecursive);
     let (xid, _) = conn.request().await;
     conn.reply(xid, 5, ErrorCode::Ok, &[0; 4]).await;
-    let mut watcher = soon("the watch", call).await.unwrap();
+    let mut watcher = within_limit("the watch", call).await.unwrap();
     for number in 0..3 {
         conn.event(EventType::NodeCreated, &format!("/app/a/{number}")).await;
     }
     let call = client.get_data("/b");
     conn.answer_data(b"").await;
-    soon("an answer behind them", call).await.unwrap();
+    within_limit("an answer behind them", call).await.unwrap();
     let marker = watcher.try_next().unwrap();
     assert!(marker.is_resync() && &*marker.path == "/a", "{marker:?}");
     let event = watcher.try_next().unwrap();
@@ -139,7 +151,7 @@ async fn a_persistent_watch_is_given_back_when_it_is_dropped() {
     let call = client.add_watch("/a", docent_protocol::AddWatchMode::Persistent);
     let (xid, _) = conn.request().await;
     conn.reply(xid, 5, ErrorCode::Ok, &[]).await;
-    let watcher = soon("the watch", call).await.unwrap();
+    let watcher = within_limit("the watch", call).await.unwrap();
     assert_eq!(pending_and_watches(&client), (0, 1));
     drop(watcher);
     let (xid, request) = conn.request().await;
@@ -148,7 +160,7 @@ async fn a_persistent_watch_is_given_back_when_it_is_dropped() {
     let call = client.add_watch("/b", docent_protocol::AddWatchMode::Persistent);
     let (xid, _) = conn.request().await;
     conn.reply(xid, 5, ErrorCode::Ok, &[]).await;
-    soon("the watch", call).await.unwrap().forget();
+    within_limit("the watch", call).await.unwrap().forget();
     let call = client.get_data("/next");
     assert!(conn.request().await.1.contains("/next"), "forgetting sends nothing");
     drop(call);
@@ -161,9 +173,9 @@ async fn a_watcher_that_has_delivered_its_event_has_ended() {
     let (client, mut conn, _net) = connected().await;
     let call = client.get_data_and_watch("/a");
     conn.answer_data(b"").await;
-    let (_, mut watcher) = soon("the read", call).await.unwrap();
+    let (_, mut watcher) = within_limit("the read", call).await.unwrap();
     conn.event(EventType::NodeDataChanged, "/a").await;
-    let event = soon("the event", watcher.next()).await.unwrap();
+    let event = within_limit("the event", watcher.next()).await.unwrap();
     assert_eq!(event.event_type, EventType::NodeDataChanged);
-    assert_eq!(soon("the end", watcher.next()).await, None);
+    assert_eq!(within_limit("the end", watcher.next()).await, None);
 }

@@ -95,14 +95,14 @@ async fn no_request_fails_for_a_silent_server_beside_one_that_serves() {
         client.wait_until_connected(LONG).await.unwrap();
         let before = client.get_data("/before");
         conn.answer_data(b"x").await;
-        soon("an answer", before).await.unwrap();
+        within_limit("an answer", before).await.unwrap();
         drop(conn);
         let server = serve_but(net, &["one"]);
         let mut state = client.state();
         state.wait_for(|state| *state == Some(ConnectionState::Suspended)).await.unwrap();
         for _ in 0..20 {
             let call = client.get_data("/a");
-            if let Err(error) = soon("an answer", call).await {
+            if let Err(error) = within_limit("an answer", call).await {
                 panic!("seed {seed}: {error}");
             }
             tokio::time::sleep(ms(500)).await;

@@ -68,14 +68,14 @@ async fn a_name_is_looked_up_at_each_attempt() {
     let name = Moving(Arc::new(Mutex::new(addresses[0])));
     let config = Config::new("zookeeper.example").unwrap();
     let client = config.with_transport(name.clone()).start().unwrap();
-    soon("a node", client.create("/a", b"", CreateMode::Ephemeral)).await.unwrap();
+    within_limit("a node", client.create("/a", b"", CreateMode::Ephemeral)).await.unwrap();
     let session = client.session().unwrap().session_id();
     let mut states = client.states();
 
     *name.0.lock().unwrap() = addresses[1];
     cluster.stop(0);
     let back = async { while states.next().await != Some(ConnectionState::Reconnected.into()) {} };
-    soon("a connection to where it is now", back).await;
+    within_limit("a connection to where it is now", back).await;
     assert_eq!(client.session().unwrap().session_id(), session);
-    assert!(soon("the node", client.exists("/a")).await.unwrap().is_some());
+    assert!(within_limit("the node", client.exists("/a")).await.unwrap().is_some());
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::support::*;
 
 async fn next<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
-    soon("the stream", poll_fn(|cx| Pin::new(&mut *stream).poll_next(cx))).await
+    within_limit("the stream", poll_fn(|cx| Pin::new(&mut *stream).poll_next(cx))).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -16,7 +16,7 @@ async fn a_persistent_watch_is_a_stream_of_its_events_and_its_end() {
     let call = client.add_watch("/a", AddWatchMode::Persistent);
     let (xid, _) = conn.request().await;
     conn.reply(xid, 5, ErrorCode::Ok, &[0; 4]).await;
-    let mut watcher = soon("the watch", call).await.unwrap();
+    let mut watcher = within_limit("the watch", call).await.unwrap();
     for event_type in [EventType::NodeDeleted, EventType::NodeCreated] {
         conn.event(event_type, "/a").await;
         assert_eq!(next(&mut watcher).await.unwrap().event_type, event_type);

@@ -44,7 +44,7 @@ pub(crate) fn stopwatch() -> tokio::time::Instant {
 }
 
 /// Fails the test if the future is not ready within [`LONG`].
-pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
+pub(crate) async fn within_limit<F: Future>(what: &str, future: F) -> F::Output {
     match tokio::time::timeout(LONG, future).await {
         Ok(output) => output,
         Err(_) => panic!("not within {LONG:?}: {what}"),
@@ -107,7 +107,7 @@ pub(crate) fn net_with_capacity(capacity: usize) -> (Dialer, Net) {
 impl Net {
     /// The next connection.
     pub(crate) async fn accept(&mut self) -> Conn {
-        let (host, stream) = soon("a connection", self.arrivals.recv()).await.unwrap();
+        let (host, stream) = within_limit("a connection", self.arrivals.recv()).await.unwrap();
         Conn { host, stream, buffer: BytesMut::new() }
     }
 
@@ -136,7 +136,7 @@ impl Net {
     }
 
     /// Whether no connection waits to be accepted.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(crate) fn has_no_arrivals(&self) -> bool {
         self.arrivals.is_empty()
     }
 }
@@ -170,7 +170,7 @@ impl Conn {
                 return Some(payload);
             }
             let read = self.stream.read_buf(&mut self.buffer);
-            if soon("a frame from the client", read).await.unwrap_or(0) == 0 {
+            if within_limit("a frame from the client", read).await.unwrap_or(0) == 0 {
                 return None;
             }
         }
@@ -194,7 +194,7 @@ impl Conn {
 
     /// The next request that is no ping: its xid, and itself as text. Pings are answered.
     pub(crate) async fn request(&mut self) -> (i32, String) {
-        soon("a request", self.maybe_request()).await.expect("a request before the end")
+        within_limit("a request", self.maybe_request()).await.expect("a request before the end")
     }
 
     /// Like [`request`](Self::request); `None` when the client has closed.

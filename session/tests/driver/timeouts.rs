@@ -46,15 +46,15 @@ async fn each_future_of_a_call_ends_at_its_limit_which_counts_from_the_call() {
     });
     assert_eq!(begin.elapsed(), LIMIT);
     assert_eq!(refusal(written), LATE);
-    assert_eq!(refusal(soon("get", get).await), LATE);
-    assert!(soon("an allowed error", allowed).await.unwrap().is_none());
-    assert_eq!(refusal(soon("create", create).await), LATE);
-    assert_eq!(refusal(soon("watch", watch).await), LATE);
-    assert_eq!(refusal(soon("exists", exists).await), LATE);
-    assert_eq!(refusal(soon("add a watch", added).await), LATE);
-    assert_eq!(refusal(soon("commit", commit).await), LATE);
-    assert_eq!(refusal(soon("reads", reads).await), LATE);
-    assert_eq!(refusal(soon("auth", auth).await), LATE);
+    assert_eq!(refusal(within_limit("get", get).await), LATE);
+    assert!(within_limit("an allowed error", allowed).await.unwrap().is_none());
+    assert_eq!(refusal(within_limit("create", create).await), LATE);
+    assert_eq!(refusal(within_limit("watch", watch).await), LATE);
+    assert_eq!(refusal(within_limit("exists", exists).await), LATE);
+    assert_eq!(refusal(within_limit("add a watch", added).await), LATE);
+    assert_eq!(refusal(within_limit("commit", commit).await), LATE);
+    assert_eq!(refusal(within_limit("reads", reads).await), LATE);
+    assert_eq!(refusal(within_limit("auth", auth).await), LATE);
     assert!(begin.elapsed() < LIMIT + ms(10));
     drop(others);
 }
@@ -71,8 +71,8 @@ async fn no_request_is_made_when_the_limit_has_passed() {
     conn.reply(xid, 0, ErrorCode::NoNode, &[]).await;
     let next = client.get_data("/next");
     conn.answer_data(b"").await;
-    soon("the next", next).await.unwrap();
-    assert_eq!(refusal(soon("the limit", call).await), LATE);
+    within_limit("the next", next).await.unwrap();
+    assert_eq!(refusal(within_limit("the limit", call).await), LATE);
     assert_eq!(client.metrics().requests, 2);
 }
 
@@ -110,7 +110,7 @@ async fn no_request_of_a_call_is_sent_after_its_limit() {
     client.wait_until_connected(LONG).await.unwrap();
     let next = client.get_data("/next");
     assert!(conn.answer_data(b"").await.contains("/next"));
-    soon("the next", next).await.unwrap();
+    within_limit("the next", next).await.unwrap();
     assert_eq!(pending_and_watches(&client), (0, 0));
 }
 
@@ -119,12 +119,12 @@ async fn a_watch_whose_read_was_too_late_is_not_kept() {
     let (client, mut conn, _net) = connected().await;
     let late = client.get_data_and_watch("/a").timeout(LIMIT);
     let (xid, _) = conn.request().await;
-    assert_eq!(refusal(soon("the limit", late).await), LATE);
+    assert_eq!(refusal(within_limit("the limit", late).await), LATE);
     conn.data(xid, b"").await;
     conn.event(EventType::NodeDataChanged, "/a").await;
     let next = client.get_data("/a");
     conn.answer_data(b"").await;
-    soon("the next", next).await.unwrap();
+    within_limit("the next", next).await.unwrap();
     assert_eq!(pending_and_watches(&client), (0, 0));
 }
 
@@ -139,7 +139,7 @@ async fn a_create_with_parents_and_a_wait_have_one_limit() {
     tokio::time::sleep(ms(200)).await;
     conn.reply(xid, 0, ErrorCode::NoNode, &[]).await;
     let (xid, _) = conn.request().await;
-    assert_eq!(refusal(soon("the limit", create).await.unwrap()), LATE);
+    assert_eq!(refusal(within_limit("the limit", create).await.unwrap()), LATE);
     assert_eq!(begin.elapsed(), LIMIT);
     conn.reply(xid, 0, ErrorCode::NoNode, &[]).await;
 
@@ -171,5 +171,5 @@ async fn a_setting_that_is_not_allowed_is_named_by_the_connect() {
         );
         assert!(error.to_string().contains(named), "{error}");
     }
-    assert!(net.is_quiet());
+    assert!(net.has_no_arrivals());
 }

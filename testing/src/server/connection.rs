@@ -212,7 +212,7 @@ impl Connection {
     }
 
     /// Adds an authenticated id.
-    pub(crate) fn prove(&mut self, id: Ident) {
+    pub(crate) fn add_identity(&mut self, id: Ident) {
         if !self.ids.contains(&id) {
             self.ids = self.ids.iter().cloned().chain([id]).collect();
         }

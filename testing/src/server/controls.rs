@@ -20,7 +20,7 @@ impl Ensemble {
             let knows = |member: &Member| member.tree.sessions.contains_key(&session_id);
             let known = self.members.iter().any(knows);
             if known {
-                self.doomed.insert(session_id);
+                self.to_expire.insert(session_id);
             }
             return known;
         };
@@ -34,8 +34,8 @@ impl Ensemble {
     }
 
     /// Expires the sessions that were to expire while there was no leader.
-    pub(super) fn expire_doomed(&mut self, leader: usize) {
-        for session_id in std::mem::take(&mut self.doomed) {
+    pub(super) fn expire_deferred(&mut self, leader: usize) {
+        for session_id in std::mem::take(&mut self.to_expire) {
             self.end_session(leader, session_id);
         }
     }
@@ -196,12 +196,12 @@ impl Ensemble {
         // Messages caused by the clients' requests are at the end of `unread`, behind those that have waited.
         let unread = self.members.get_mut(at).map(|member| std::mem::take(&mut member.unread));
         self.links.repost(unread.unwrap_or_default());
-        self.unsettled = true;
+        self.needs_leader_search = true;
         self.pump();
         self.read_waiting(at);
         self.pump();
         if self.leader() == Some(at) {
-            self.expire_doomed(at);
+            self.expire_deferred(at);
             self.pump();
         }
     }

@@ -22,8 +22,8 @@ use super::{
 
 impl Ensemble {
     /// Lets members without a leader find one, or elect one of them.
-    pub(super) fn settle(&mut self) {
-        self.settled_at = self.now;
+    pub(super) fn search_for_leaders(&mut self) {
+        self.searched_at = self.now;
         self.retire_leaders();
         while self.find_leader() || self.elect() {}
         let serves_reads = self.config.read_only || self.config.read_only_mode_enabled;
@@ -46,7 +46,7 @@ impl Ensemble {
     /// When the next member without a leader may vote.
     pub(super) fn next_vote(&self) -> Option<u64> {
         let votes_at = |at: usize| self.members.get(at).map(|member| member.votes_at);
-        self.searching().into_iter().filter_map(votes_at).filter(|at| *at > self.settled_at).min()
+        self.searching().into_iter().filter_map(votes_at).filter(|at| *at > self.searched_at).min()
     }
 
     /// The members without a leader that may vote for one.
@@ -110,7 +110,7 @@ impl Ensemble {
                 for at in voters.into_iter().filter(|at| *at != leader) {
                     self.join(leader, at);
                 }
-                self.expire_doomed(leader);
+                self.expire_deferred(leader);
                 return true;
             }
         }
@@ -194,7 +194,7 @@ impl Ensemble {
             (member.leading, member.following) = (None, None);
             member.local_sessions.clear();
         }
-        self.unsettled = true;
+        self.needs_leader_search = true;
     }
 
     /// Ends a follower's connection to its leader.

@@ -180,13 +180,13 @@ pub struct Ensemble {
     /// writes.
     pub(super) must_catch_up: bool,
     /// Whether members without a leader may find one that they have not looked for yet.
-    pub(super) unsettled: bool,
+    pub(super) needs_leader_search: bool,
     /// When members without a leader looked for one last, in milliseconds.
-    pub(super) settled_at: u64,
+    pub(super) searched_at: u64,
     /// The number of elections.
     pub(super) epoch: i64,
     /// Sessions that the next leader expires.
-    pub(super) doomed: BTreeSet<i64>,
+    pub(super) to_expire: BTreeSet<i64>,
     /// Accepted connections with their greeting deadline, oldest first.
     silent: VecDeque<(u64, ConnectionId)>,
     /// What a test has switched on.
@@ -248,10 +248,10 @@ impl Ensemble {
             is_pumping: false,
             is_applying: false,
             must_catch_up: false,
-            unsettled: true,
-            settled_at: 0,
+            needs_leader_search: true,
+            searched_at: 0,
             epoch: 0,
-            doomed: BTreeSet::new(),
+            to_expire: BTreeSet::new(),
             silent: VecDeque::new(),
             controls: Controls::default(),
             next_connection: 1,
@@ -361,17 +361,17 @@ impl Ensemble {
         let until = self.now.max(millis(now));
         // In the order of their instants, even if this call is late and several are due.
         loop {
-            let due = [self.next_beat(), self.next_expiry()].into_iter().flatten().min();
+            let due = [self.next_peer_timer(), self.next_expiry()].into_iter().flatten().min();
             let Some(due) = due.filter(|due| *due <= until) else { break };
             self.now = self.now.max(due);
-            if self.next_beat().is_some_and(|beat| beat <= due) {
-                self.beat(due);
+            if self.next_peer_timer().is_some_and(|timer| timer <= due) {
+                self.handle_peer_timers(due);
             }
             self.expire();
         }
         self.now = until;
         if self.next_vote().is_some_and(|due| due <= self.now) {
-            self.unsettled = true;
+            self.needs_leader_search = true;
             self.pump();
         }
         if self.now >= self.next_reaping {
@@ -461,7 +461,7 @@ impl Ensemble {
     pub fn poll_timeout(&self) -> Option<Duration> {
         let greeting = self.silent.front().map(|(until, _)| *until);
         let vote = self.next_vote().map(|due| due.max(self.now + 1));
-        [Some(self.next_reaping), self.next_expiry(), self.next_beat(), vote, greeting]
+        [Some(self.next_reaping), self.next_expiry(), self.next_peer_timer(), vote, greeting]
             .into_iter()
             .flatten()
             .min()
@@ -497,8 +497,8 @@ impl Ensemble {
     /// [`handle_timeout`](Self::handle_timeout) only.
     pub(super) fn set_now(&mut self, now: Duration) {
         let until = self.now.max(millis(now));
-        while let Some(due) = self.next_beat().filter(|due| *due <= until) {
-            self.beat(due);
+        while let Some(due) = self.next_peer_timer().filter(|due| *due <= until) {
+            self.handle_peer_timers(due);
         }
         self.now = until;
     }

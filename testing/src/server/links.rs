@@ -70,7 +70,7 @@ impl Ensemble {
             (Peer::Clients, Peer::Member(member)) => self.set_deaf(member, false),
             (Peer::Clients, Peer::Clients) => {}
         }
-        self.unsettled = true;
+        self.needs_leader_search = true;
         self.pump();
     }
 
@@ -171,8 +171,8 @@ impl Ensemble {
                 self.deliver(message);
             } else if let Some(id) = self.opened.pop_front() {
                 self.process_input(id);
-            } else if std::mem::take(&mut self.unsettled) {
-                self.settle();
+            } else if std::mem::take(&mut self.needs_leader_search) {
+                self.search_for_leaders();
             } else {
                 break;
             }
@@ -281,7 +281,7 @@ impl Ensemble {
     // Time.
 
     /// The next instant at which a leader pings, or an end of a connection between members gives it up.
-    pub(super) fn next_beat(&self) -> Option<u64> {
+    pub(super) fn next_peer_timer(&self) -> Option<u64> {
         let limit = self.sync_limit();
         let of_member = |member: &super::ensemble::Member| {
             let following = member.following.as_ref().map(|f| f.last_heard + limit);
@@ -301,10 +301,10 @@ impl Ensemble {
         self.sessions_tick().saturating_mul(u64::from(self.config.sync_limit.max(1)))
     }
 
-    /// Handles the pings and timeouts between members that [`next_beat`](Self::next_beat) has announced.
+    /// Handles the pings and timeouts between members that [`next_peer_timer`](Self::next_peer_timer) has announced.
     ///
     /// Source: `Leader.lead`, `LearnerHandler.synced`, `Learner.readPacket`.
-    pub(super) fn beat(&mut self, due: u64) {
+    pub(super) fn handle_peer_timers(&mut self, due: u64) {
         self.now = self.now.max(due);
         let (now, limit) = (self.now, self.sync_limit());
         let half_tick = (self.sessions_tick() / 2).max(1);

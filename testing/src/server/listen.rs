@@ -36,7 +36,7 @@ const SMALL_BUFFER: usize = 4 * 1024;
 
 /// The state shared by all tasks of one server or cluster.
 #[derive(Debug)]
-pub(crate) struct Shell {
+pub(crate) struct ServerDriver {
     inner: Mutex<Inner>,
     started: Instant,
     /// The start by the system's clock, which no test pauses. `None` if the configuration has an epoch: the machine's
@@ -58,7 +58,7 @@ struct Inner {
     armed: Option<Duration>,
 }
 
-impl Shell {
+impl ServerDriver {
     pub(crate) fn new(mut config: Config) -> Arc<Self> {
         let zero = config.epoch_ms.is_none().then(std::time::Instant::now);
         config.epoch_ms.get_or_insert_with(|| epoch_ms(Duration::ZERO));
@@ -137,18 +137,18 @@ fn epoch_ms(since_start: Duration) -> i64 {
 }
 
 /// Calls the machine at each of its timeouts, forever.
-pub(crate) async fn alarm(shell: Arc<Shell>) {
+pub(crate) async fn alarm(driver: Arc<ServerDriver>) {
     loop {
         let due = {
-            let mut inner = shell.lock();
+            let mut inner = driver.lock();
             inner.armed = inner.machine.poll_timeout();
             inner.armed
         };
         tokio::select! {
-            () = sleep_until(shell.started + due.unwrap_or(Duration::from_secs(1))) => {
-                shell.with(Ensemble::handle_timeout);
+            () = sleep_until(driver.started + due.unwrap_or(Duration::from_secs(1))) => {
+                driver.with(Ensemble::handle_timeout);
             }
-            () = shell.alarm.notified() => {}
+            () = driver.alarm.notified() => {}
         }
     }
 }
@@ -168,12 +168,12 @@ impl Listening {
     /// Accepts connections to a member.
     pub(crate) fn start(
         tasks: &mut JoinSet<()>,
-        shell: &Arc<Shell>,
+        driver: &Arc<ServerDriver>,
         member: usize,
         listener: TcpListener,
     ) -> Self {
         let socket = Arc::new(Mutex::new(Some(listener)));
-        let task = tasks.spawn(listen(Arc::clone(shell), member, Arc::clone(&socket)));
+        let task = tasks.spawn(listen(Arc::clone(driver), member, Arc::clone(&socket)));
         Self { socket, task }
     }
 }
@@ -194,7 +194,7 @@ fn poll_accept(socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStr
 }
 
 /// Accepts connections to a member. Dropping the future ends them too.
-async fn listen(shell: Arc<Shell>, member: usize, socket: Socket) {
+async fn listen(driver: Arc<ServerDriver>, member: usize, socket: Socket) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -203,12 +203,12 @@ async fn listen(shell: Arc<Shell>, member: usize, socket: Socket) {
                 // This is an optimisation; its failure does not matter.
                 let _ = stream.set_nodelay(true);
                 #[cfg(feature = "tls")]
-                if let Some(tls) = shell.tls.clone() {
-                    connections.spawn(serve_tls(Arc::clone(&shell), member, peer.ip(), tls, stream));
+                if let Some(tls) = driver.tls.clone() {
+                    connections.spawn(serve_tls(Arc::clone(&driver), member, peer.ip(), tls, stream));
                     continue;
                 }
-                if let Some(id) = shell.accept(member, peer.ip()) {
-                    connections.spawn(serve(Arc::clone(&shell), member, id, stream));
+                if let Some(id) = driver.accept(member, peer.ip()) {
+                    connections.spawn(serve(Arc::clone(&driver), member, id, stream));
                 }
             }
             _ = connections.join_next(), if !connections.is_empty() => {}
@@ -224,25 +224,27 @@ pub(crate) fn free_loopback() -> SocketAddr {
 /// Serves a connection with TLS. The machine learns of it once the handshake is complete.
 #[cfg(feature = "tls")]
 async fn serve_tls(
-    shell: Arc<Shell>,
+    driver: Arc<ServerDriver>,
     member: usize,
     peer: IpAddr,
     tls: super::Tls,
     stream: TcpStream,
 ) {
-    let Some(mut stalled) = shell.stalled.get(member).map(watch::Sender::subscribe) else { return };
+    let Some(mut stalled) = driver.stalled.get(member).map(watch::Sender::subscribe) else {
+        return;
+    };
     // The process of a stalled member does not continue a handshake either.
     if stalled.wait_for(|stalled| !*stalled).await.is_err() {
         return;
     }
     // A failed handshake ends the connection; rustls has sent its alert.
     if let Ok((stream, subject)) = tls.accept(stream).await
-        && let Some(id) = shell.accept(member, peer)
+        && let Some(id) = driver.accept(member, peer)
     {
         if let Some(subject) = subject {
-            shell.with(|machine, _| machine.prove_x509(id, &subject));
+            driver.with(|machine, _| machine.prove_x509(id, &subject));
         }
-        serve(shell, member, id, stream).await;
+        serve(driver, member, id, stream).await;
     }
 }
 
@@ -260,7 +262,7 @@ async fn push(writer: &mut (impl AsyncWrite + Unpin), output: &[u8]) -> io::Resu
 }
 
 /// Reports the end of a connection to the machine, even if the connection's task is dropped.
-struct Ended<'a>(&'a Shell, ConnectionId);
+struct Ended<'a>(&'a ServerDriver, ConnectionId);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
@@ -271,20 +273,22 @@ impl Drop for Ended<'_> {
 
 /// Moves the bytes between a connection and the machine.
 async fn serve(
-    shell: Arc<Shell>,
+    driver: Arc<ServerDriver>,
     member: usize,
     id: ConnectionId,
     stream: impl AsyncRead + AsyncWrite + Unpin,
 ) {
-    let _ended = Ended(&shell, id);
-    let wake = shell.lock().wakes.get(&id).cloned().unwrap_or_default();
-    let Some(mut stalled) = shell.stalled.get(member).map(watch::Sender::subscribe) else { return };
+    let _ended = Ended(&driver, id);
+    let wake = driver.lock().wakes.get(&id).cloned().unwrap_or_default();
+    let Some(mut stalled) = driver.stalled.get(member).map(watch::Sender::subscribe) else {
+        return;
+    };
     let (mut reader, mut writer) = tokio::io::split(stream);
     let (mut input, mut output) = (vec![0; SMALL_BUFFER], BytesMut::new());
     let (mut is_large, mut flushed) = (false, true);
     loop {
         // While the client does not read, the machine keeps the rest of its output.
-        let (closed, wants_input) = shell.with_own(Some(id), |machine, _| {
+        let (closed, wants_input) = driver.with_own(Some(id), |machine, _| {
             if output.len() < OUTPUT {
                 machine.poll_transmit_into(id, &mut output);
             }
@@ -316,7 +320,7 @@ async fn serve(
             read = reader.read(&mut input), if reads => match read {
                 Ok(len) if len > 0 => {
                     let bytes = input.get(..len).unwrap_or_default();
-                    shell.with_own(Some(id), |machine, now| machine.handle_input(now, id, bytes));
+                    driver.with_own(Some(id), |machine, now| machine.handle_input(now, id, bytes));
                     if len == input.len() && len < BUFFER {
                         input.resize(BUFFER, 0);
                     }
@@ -339,16 +343,16 @@ mod tests {
     // embedded server, and the ends of its nodes with a time to live, were behind the wall clock.
     #[tokio::test(start_paused = true)]
     async fn times_of_nodes_follow_the_wall_clock_and_virtual_time() {
-        let shell = Shell::new(Config::default());
+        let driver = ServerDriver::new(Config::default());
         let wall_ms = || {
-            shell.with(|machine, now| {
+            driver.with(|machine, now| {
                 machine.handle_timeout(now);
                 machine.wall_ms()
             })
         };
         let start = epoch_ms(Duration::ZERO);
         let is_at = |wanted: i64| assert!((wall_ms() - wanted).abs() < 60_000, "{wanted}");
-        shell.lock().machine.follow_wall_clock(start - HOUR_MS);
+        driver.lock().machine.follow_wall_clock(start - HOUR_MS);
         is_at(start);
         tokio::time::advance(Duration::from_secs(3600)).await;
         is_at(start + HOUR_MS);
@@ -358,9 +362,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_configured_epoch_stays() {
-        let shell = Shell::new(Config { epoch_ms: Some(5000), ..Config::default() });
+        let driver = ServerDriver::new(Config { epoch_ms: Some(5000), ..Config::default() });
         tokio::time::advance(Duration::from_secs(1)).await;
-        let wall_ms = shell.with(|machine, now| {
+        let wall_ms = driver.with(|machine, now| {
             machine.handle_timeout(now);
             machine.wall_ms()
         });

@@ -83,7 +83,7 @@ impl Ensemble {
         if let Some(changed) = &changed {
             zxid = zxid.min(accepted_by_majority(changed).max(changed.version - 1));
             // The leader may have to step down, even if it applies the change later.
-            self.unsettled |= zxid >= changed.version;
+            self.needs_leader_search |= zxid >= changed.version;
         }
         if zxid <= member.committed {
             return;
@@ -157,7 +157,7 @@ impl Ensemble {
                 && (context.member == at
                     || self.members.get(at).is_some_and(|member| member.leading.is_some()))
             {
-                self.lift(at, *context);
+                self.release_waiting(at, *context);
             }
             if let Txn::CloseSession { session_id } = entry.txn {
                 self.close_all(|c| c.member == at && c.session_id() == Some(session_id));

@@ -37,7 +37,7 @@ pub(super) enum Waiting {
     /// At the leader. A sync keeps its payload for its reply.
     Sent { number: u64, payload: Option<Bytes> },
     /// A write of the same session at the leader, sent on an earlier connection. It has no reply here.
-    Behind { number: u64 },
+    BehindEarlierWrite { number: u64 },
     /// To be handled when the requests before it have replies.
     Later(Context, Bytes),
     /// The reply is known; with the zxid and the result of its change, if it has made one.

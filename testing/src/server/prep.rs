@@ -323,7 +323,7 @@ pub(crate) fn prepare_multi(
         };
         match prepare(&request, tree, asker) {
             Ok(txn) => {
-                undos.extend(tree.try_out(&txn));
+                undos.extend(tree.apply_tentatively(&txn));
                 txns.push(txn);
                 types.push(result);
             }
@@ -337,7 +337,7 @@ pub(crate) fn prepare_multi(
             }
         }
     }
-    undos.into_iter().rev().for_each(|undo| tree.take_back(undo));
+    undos.into_iter().rev().for_each(|undo| tree.revert(undo));
     match refusal {
         Some(refusal) => Err(refusal),
         None => Ok((txns, types)),

@@ -85,7 +85,7 @@ impl Ensemble {
                 self.watches_answer(context, removed.ok_or(ErrorCode::MarshallingError));
             }
             request => {
-                if let Err(err) = self.look(context, request) {
+                if let Err(err) = self.handle_read(context, request) {
                     self.fail(context, err);
                 }
             }
@@ -101,7 +101,7 @@ impl Ensemble {
     }
 
     /// Handles reads of the tree, which may set a watch.
-    pub(super) fn look(
+    pub(super) fn handle_read(
         &mut self,
         context: Context,
         request: &Request<'_>,

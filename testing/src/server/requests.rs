@@ -43,7 +43,7 @@ impl Ensemble {
         connection.counts.last_op = Some(op);
         let must_look = connection.waiting.is_empty();
         if must_look && let Some(number) = self.ordered_before(member, session_id) {
-            self.wait(id, Waiting::Behind { number });
+            self.wait(id, Waiting::BehindEarlierWrite { number });
         }
         let is_first = self.connections.get(&id).is_some_and(|c| c.waiting.is_empty());
         self.next_request += 1;
@@ -113,15 +113,15 @@ impl Ensemble {
     }
 
     /// Releases the requests that wait for this write of an earlier connection.
-    pub(super) fn lift(&mut self, member: usize, context: Context) {
+    pub(super) fn release_waiting(&mut self, member: usize, context: Context) {
         if let Some(following) = self.members.get_mut(member).and_then(|m| m.following.as_mut()) {
             following.forwarded.retain(|forwarded| forwarded.number != context.number);
         }
-        let lifted = |waiting: &Waiting| matches!(waiting, Waiting::Behind { number } if *number == context.number);
+        let released = |waiting: &Waiting| matches!(waiting, Waiting::BehindEarlierWrite { number } if *number == context.number);
         let mut ids = Vec::new();
         for (id, connection) in &mut self.connections {
-            if connection.member == member && connection.waiting.iter().any(lifted) {
-                connection.waiting.retain(|waiting| !lifted(waiting));
+            if connection.member == member && connection.waiting.iter().any(released) {
+                connection.waiting.retain(|waiting| !released(waiting));
                 ids.push(*id);
             }
         }
@@ -183,7 +183,7 @@ impl Ensemble {
 
     /// Replies to a request without a change, in its turn.
     pub(super) fn finish(&mut self, context: Context, answer: Answer) {
-        self.lift(context.member, context);
+        self.release_waiting(context.member, context);
         let Some((place, payload)) = self.place_of(context) else { return };
         *place = match (answer, payload) {
             (Answer::Synced, Some(payload)) => Waiting::Later(context, payload),
@@ -227,7 +227,7 @@ impl Ensemble {
             }
             match connection.waiting.pop_front() {
                 None => return self.read_on(id),
-                Some(sent @ (Waiting::Sent { .. } | Waiting::Behind { .. })) => {
+                Some(sent @ (Waiting::Sent { .. } | Waiting::BehindEarlierWrite { .. })) => {
                     connection.waiting.push_front(sent);
                     return self.read_on(id);
                 }
@@ -293,7 +293,7 @@ impl Ensemble {
                 let is_super = self.config.super_digest.as_deref() == Some(id.as_str());
                 let connection = self.connections.get_mut(&context.id);
                 if let Some(connection) = connection.filter(|_| is_super) {
-                    connection.prove(Ident::new("super", ""));
+                    connection.add_identity(Ident::new("super", ""));
                 }
                 Some(Ident { scheme: "digest".to_owned(), id })
             }
@@ -305,7 +305,7 @@ impl Ensemble {
         let Some(connection) = self.connections.get_mut(&context.id) else { return };
         match proved {
             Some(id) => {
-                connection.prove(id);
+                connection.add_identity(id);
                 self.reply(context, 0, ErrorCode::Ok, &EmptyReply {});
             }
             None => {
@@ -322,7 +322,7 @@ impl Ensemble {
     pub(super) fn prove_x509(&mut self, id: ConnectionId, subject: &str) {
         let connection = self.connections.get_mut(&id);
         if let Some(connection) = connection.filter(|_| self.config.version.knows_x509()) {
-            connection.prove(Ident::new("x509", subject));
+            connection.add_identity(Ident::new("x509", subject));
         }
     }
 
@@ -350,7 +350,7 @@ impl Ensemble {
                 self.reply(context, 0, ok, &SaslReply { token: Some(&token) });
             }
             Step::Proved(token, user) => {
-                connection.prove(Ident { scheme: "sasl".to_owned(), id: user });
+                connection.add_identity(Ident { scheme: "sasl".to_owned(), id: user });
                 self.reply(context, 0, ok, &SaslReply { token: Some(&token) });
             }
             // 3.4 closes the connection without a reply.

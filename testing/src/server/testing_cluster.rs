@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{
     Config, Ensemble, Peer, Role,
-    listen::{Listening, Shell, alarm, free_loopback},
+    listen::{Listening, ServerDriver, alarm, free_loopback},
 };
 use crate::kept_port::KeptPort;
 
@@ -27,7 +27,7 @@ use crate::kept_port::KeptPort;
 /// The name comes from Curator's `TestingCluster`.
 #[derive(Debug)]
 pub struct TestingCluster {
-    shell: Arc<Shell>,
+    driver: Arc<ServerDriver>,
     ports: Vec<KeptPort>,
     listeners: Mutex<Vec<Option<Listening>>>,
     tasks: Mutex<JoinSet<()>>,
@@ -60,9 +60,9 @@ impl TestingCluster {
     /// If an address cannot be bound. The text names it.
     pub async fn listen(addr: SocketAddr, config: Config) -> io::Result<Self> {
         let servers = config.servers.max(1);
-        let shell = Shell::new(config);
+        let driver = ServerDriver::new(config);
         let mut tasks = JoinSet::new();
-        tasks.spawn(alarm(Arc::clone(&shell)));
+        tasks.spawn(alarm(Arc::clone(&driver)));
         let (mut ports, mut listeners) = (Vec::new(), Vec::new());
         for member in 0..servers {
             let addr = member_addr(addr, member)?;
@@ -70,11 +70,11 @@ impl TestingCluster {
             let (port, listener) = KeptPort::listen(addr).await.map_err(named)?;
             let addr = port.addr();
             let host = addr.ip().to_string();
-            shell.with(|machine, _| machine.set_client_address(member, &host, addr.port()));
+            driver.with(|machine, _| machine.set_client_address(member, &host, addr.port()));
             ports.push(port);
-            listeners.push(Some(Listening::start(&mut tasks, &shell, member, listener)));
+            listeners.push(Some(Listening::start(&mut tasks, &driver, member, listener)));
         }
-        Ok(Self { shell, ports, listeners: Mutex::new(listeners), tasks: Mutex::new(tasks) })
+        Ok(Self { driver, ports, listeners: Mutex::new(listeners), tasks: Mutex::new(tasks) })
     }
 
     /// The address on which a member listens.
@@ -95,24 +95,24 @@ impl TestingCluster {
         &self,
         member: usize,
     ) -> Option<impl AsyncRead + AsyncWrite + Send + Unpin + use<>> {
-        self.shell.connect(member)
+        self.driver.connect(member)
     }
 
     /// The role of a member.
     #[must_use]
     pub fn role(&self, member: usize) -> Role {
-        self.shell.with(|machine, _| machine.role(member))
+        self.driver.with(|machine, _| machine.role(member))
     }
 
     /// The current leader.
     #[must_use]
     pub fn leader(&self) -> Option<usize> {
-        self.shell.with(|machine, _| machine.leader())
+        self.driver.with(|machine, _| machine.leader())
     }
 
     /// Stops a member: its connections end, and new ones are refused once this returns.
     pub fn stop(&self, member: usize) {
-        self.shell.with(|machine, now| machine.stop_member(now, member));
+        self.driver.with(|machine, now| machine.stop_member(now, member));
         let listening = self.listeners().get_mut(member).and_then(Option::take);
         drop(listening);
     }
@@ -126,9 +126,9 @@ impl TestingCluster {
         let Some(port) = self.ports.get(member) else { return Err(io::ErrorKind::NotFound.into()) };
         self.stop(member);
         let listener = port.listen_again().await?;
-        self.shell.with(|machine, now| machine.start_member(now, member));
+        self.driver.with(|machine, now| machine.start_member(now, member));
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        let listening = Listening::start(&mut tasks, &self.shell, member, listener);
+        let listening = Listening::start(&mut tasks, &self.driver, member, listener);
         if let Some(slot) = self.listeners().get_mut(member) {
             *slot = Some(listening);
         }
@@ -138,49 +138,49 @@ impl TestingCluster {
     /// Makes a member apply changes only for its own clients' writes and, on a follower, for `sync`. Its clients read
     /// stale values meanwhile. `false` lets the member catch up.
     pub fn set_lag(&self, member: usize, lags: bool) {
-        self.shell.with(|machine, now| machine.set_lag(now, member, lags));
+        self.driver.with(|machine, now| machine.set_lag(now, member, lags));
     }
 
     /// Cuts a link in one direction; see [`Ensemble::cut`].
     pub fn cut(&self, from: impl Into<Peer>, to: impl Into<Peer>) {
-        self.shell.with(|machine, now| machine.cut(now, from, to));
+        self.driver.with(|machine, now| machine.cut(now, from, to));
     }
 
     /// Heals a link in one direction; see [`Ensemble::heal`].
     pub fn heal(&self, from: impl Into<Peer>, to: impl Into<Peer>) {
-        self.shell.with(|machine, now| machine.heal(now, from, to));
+        self.driver.with(|machine, now| machine.heal(now, from, to));
     }
 
     /// Cuts all links between a member and the other members; see [`Ensemble::isolate`].
     pub fn isolate(&self, member: usize) {
-        self.shell.with(|machine, now| machine.isolate(now, member));
+        self.driver.with(|machine, now| machine.isolate(now, member));
     }
 
     /// Heals all links.
     pub fn heal_all(&self) {
-        self.shell.with(Ensemble::heal_all);
+        self.driver.with(Ensemble::heal_all);
     }
 
     /// Stalls a member, or ends the stall. A stalled member reads and answers nothing.
     pub fn set_stalled(&self, member: usize, stalled: bool) {
-        if let Some(server) = self.shell.stalled.get(member) {
+        if let Some(server) = self.driver.stalled.get(member) {
             server.send_replace(stalled);
         }
     }
 
     /// See [`TestingServer::expire_session`](super::TestingServer::expire_session).
     pub fn expire_session(&self, session_id: i64) -> bool {
-        self.shell.with(|machine, _| machine.expire_session(session_id))
+        self.driver.with(|machine, _| machine.expire_session(session_id))
     }
 
     /// Cuts all connections of a member; sessions survive. Returns the number of connections cut.
     pub fn cut_connections(&self, member: usize) -> usize {
-        self.shell.with(|machine, _| machine.cut_connections(Some(member)))
+        self.driver.with(|machine, _| machine.cut_connections(Some(member)))
     }
 
     /// Calls the state machine directly, with the current instant.
     pub fn machine<R>(&self, call: impl FnOnce(&mut Ensemble, Duration) -> R) -> R {
-        self.shell.with(call)
+        self.driver.with(call)
     }
 
     fn listeners(&self) -> MutexGuard<'_, Vec<Option<Listening>>> {

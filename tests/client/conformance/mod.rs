@@ -11,16 +11,16 @@ use super::*;
 /// Runs each test on every server.
 macro_rules! on_all_servers {
     ($($test:ident),+ $(,)?) => {
-        on_all_servers! { @on real crate::conformance::Which::Real; $($test),+ }
-        on_all_servers! { @on embedded crate::conformance::Which::Embedded(docent_testing::server::Version::V3_8); $($test),+ }
-        on_all_servers! { @on embedded_3_9 crate::conformance::Which::Embedded(docent_testing::server::Version::V3_9); $($test),+ }
+        on_all_servers! { @on real crate::conformance::ServerKind::Real; $($test),+ }
+        on_all_servers! { @on embedded crate::conformance::ServerKind::Embedded(docent_testing::server::Version::V3_8); $($test),+ }
+        on_all_servers! { @on embedded_3_9 crate::conformance::ServerKind::Embedded(docent_testing::server::Version::V3_9); $($test),+ }
     };
-    (@on $server:ident $which:expr; $($test:ident),+) => {
+    (@on $server:ident $kind:expr; $($test:ident),+) => {
         mod $server {
             $(
                 #[tokio::test]
                 async fn $test() {
-                    crate::conformance::ASKED.set($which);
+                    crate::conformance::SERVER_UNDER_TEST.set($kind);
                     if let Some(fixture) = crate::conformance::Fixture::new().await {
                         super::$test(fixture).await;
                     }
@@ -41,22 +41,22 @@ mod watches;
 
 /// The servers under test.
 #[derive(Clone, Copy)]
-enum Which {
+enum ServerKind {
     Real,
     Embedded(Version),
 }
 
 thread_local! {
     /// The server of the test on this thread: each test has its own thread.
-    static ASKED: Cell<Which> = const { Cell::new(Which::Real) };
+    static SERVER_UNDER_TEST: Cell<ServerKind> = const { Cell::new(ServerKind::Real) };
 }
 
 /// The connect string of the server under test; `None`, which is reported, if it is missing.
 #[track_caller]
 fn server() -> Option<String> {
-    match ASKED.get() {
-        Which::Real => real_server(),
-        Which::Embedded(version) => Some(embedded(version).to_owned()),
+    match SERVER_UNDER_TEST.get() {
+        ServerKind::Real => real_server(),
+        ServerKind::Embedded(version) => Some(embedded(version).to_owned()),
     }
 }
 

@@ -98,7 +98,7 @@ async fn a_dropped_promotion_leaves_no_lock_node(fixture: Fixture) {
         let since = hold_back_the_next_read(&fixture);
         let path = fixture.path.clone();
         let change = async |observer: &Client| write(observer, &path, 100).await;
-        let attempt = polled(polls, counter.increment());
+        let attempt = poll_at_most(polls, counter.increment());
         // The promoted attempt waits for the lock until it is dropped.
         let waiting = tokio::time::timeout(Duration::from_secs(2), attempt);
         let (attempt, ()) = tokio::join!(waiting, overtake(&fixture, since, change));

@@ -18,8 +18,7 @@ pub(crate) fn member(client: &Client, path: &str, quantity: usize) -> Distribute
 
 pub(crate) type Entering = JoinHandle<DistributedDoubleBarrier>;
 
-/// Enters in a task.
-pub(crate) fn entering(mut member: DistributedDoubleBarrier) -> Entering {
+pub(crate) fn spawn_enter(mut member: DistributedDoubleBarrier) -> Entering {
     tokio::spawn(async move {
         member.enter().await.unwrap();
         assert!(member.is_inside());
@@ -27,8 +26,7 @@ pub(crate) fn entering(mut member: DistributedDoubleBarrier) -> Entering {
     })
 }
 
-/// Leaves in a task.
-pub(crate) fn leaving(mut member: DistributedDoubleBarrier) -> Entering {
+pub(crate) fn spawn_leave(mut member: DistributedDoubleBarrier) -> Entering {
     tokio::spawn(async move {
         member.leave().await.unwrap();
         assert!(!member.is_inside());
@@ -45,14 +43,14 @@ pub(crate) async fn both(first: Entering, second: Entering) -> [DistributedDoubl
 }
 
 pub(crate) async fn both_leave(first: DistributedDoubleBarrier, second: DistributedDoubleBarrier) {
-    both(leaving(first), leaving(second)).await;
+    both(spawn_leave(first), spawn_leave(second)).await;
 }
 
 /// Two members inside.
 async fn two_inside(fixture: &Fixture, client: &Client) -> [DistributedDoubleBarrier; 2] {
-    let first = entering(member(client, &fixture.path, 2));
+    let first = spawn_enter(member(client, &fixture.path, 2));
     fixture.children(&fixture.path, 1).await;
-    let second = entering(member(client, &fixture.path, 2));
+    let second = spawn_enter(member(client, &fixture.path, 2));
     both(first, second).await
 }
 

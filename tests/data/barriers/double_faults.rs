@@ -1,6 +1,6 @@
 //! Double barriers under faults: cuts, lost requests and replies, lost sessions, dropped futures.
 
-use super::double::{both, both_leave, done, entering, leaving, member};
+use super::double::{both, both_leave, done, member, spawn_enter, spawn_leave};
 use crate::support::has_no_request;
 use crate::*;
 
@@ -19,12 +19,12 @@ on_both_servers! {
 async fn a_barrier_is_not_opened_in_another_session(fixture: Fixture) {
     let (a, _tap_a) = fixture.client("A").await;
     let (b, tap) = fixture.client("B").await;
-    let first = entering(member(&a, &fixture.path, 2));
+    let first = spawn_enter(member(&a, &fixture.path, 2));
     fixture.children(&fixture.path, 1).await;
     has_watches(&a, 2).await;
     fixture.tap.inject(Fault::drop_before(OpCode::Create2).of("B").nth(2));
     let mut records = fixture.tap.subscribe_from(fixture.tap.len());
-    let second = entering(member(&b, &fixture.path, 2));
+    let second = spawn_enter(member(&b, &fixture.path, 2));
     let is_create = |r: &Record| &*r.client == "B" && r.is_request(OpCode::Create2);
     records.until(DEADLINE, is_create).await.unwrap();
     tap.refuse().await.unwrap();
@@ -36,7 +36,7 @@ async fn a_barrier_is_not_opened_in_another_session(fixture: Fixture) {
     let alone = fixture.children(&fixture.path, 1).await;
     assert_ne!(alone, ["ready"]);
     assert!(!second.is_finished());
-    let first = entering(member(&a, &fixture.path, 2));
+    let first = spawn_enter(member(&a, &fixture.path, 2));
     let [first, second] = both(first, second).await;
     both_leave(first, second).await;
 }
@@ -51,18 +51,18 @@ async fn a_member_that_enters_again_is_not_waited_for(fixture: Fixture) {
             break (low, high);
         }
     };
-    let (low, high) = (entering(low), entering(high));
+    let (low, high) = (spawn_enter(low), spawn_enter(high));
     let [low, high] = both(low, high).await;
-    let high = leaving(high);
+    let high = spawn_leave(high);
     fixture.children(&fixture.path, 2).await;
     has_no_request(&b).await;
     tap_b.stall();
-    let low = done("the lowest", leaving(low)).await;
-    let low = entering(low);
+    let low = done("the lowest", spawn_leave(low)).await;
+    let low = spawn_enter(low);
     fixture.children(&fixture.path, 1).await;
     tap_b.resume();
     let high = done("the highest", high).await;
-    let high = entering(high);
+    let high = spawn_enter(high);
     drop(both(low, high).await);
     fixture.children(&fixture.path, 0).await;
 }
@@ -84,10 +84,10 @@ async fn every_request_and_every_reply_may_be_lost(fixture: Fixture) {
             for lose in [Fault::drop_reply, Fault::drop_before] {
                 fixture.tap.inject(lose(op).of("A").nth(nth));
                 fixture.tap.inject(lose(op).of("B").nth(nth));
-                let entered = (entering(first), entering(second));
+                let entered = (spawn_enter(first), spawn_enter(second));
                 let what = format!("enter: {op:?} {nth}");
                 let inside = (done(&what, entered.0).await, done(&what, entered.1).await);
-                let left = (leaving(inside.0), leaving(inside.1));
+                let left = (spawn_leave(inside.0), spawn_leave(inside.1));
                 let what = format!("leave: {op:?} {nth}");
                 (first, second) = (done(&what, left.0).await, done(&what, left.1).await);
                 fixture.tap.clear_faults();
@@ -106,7 +106,7 @@ async fn an_enter_is_dropped_at_every_poll(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let mut first = member(&a, &fixture.path, 2);
     for polls in 1..20 {
-        let attempt = tokio::time::timeout(ms(100), polled(polls, first.enter())).await;
+        let attempt = tokio::time::timeout(ms(100), poll_at_most(polls, first.enter())).await;
         assert!(attempt.ok().flatten().is_none());
         settled(&fixture, &a).await;
     }
@@ -116,7 +116,7 @@ async fn an_enter_that_completes_is_dropped_at_every_poll(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     for polls in 1.. {
         let mut first = member(&a, &fixture.path, 1);
-        let entered = polled(polls, first.enter()).await;
+        let entered = poll_at_most(polls, first.enter()).await;
         drop(first);
         settled(&fixture, &a).await;
         if let Some(entered) = entered {
@@ -135,7 +135,7 @@ async fn a_leave_is_dropped_at_every_poll(fixture: Fixture) {
             if others == 1 {
                 second.enter().await.unwrap();
             }
-            let left = tokio::time::timeout(ms(100), polled(polls, first.leave())).await;
+            let left = tokio::time::timeout(ms(100), poll_at_most(polls, first.leave())).await;
             assert!(!first.is_inside());
             assert!(others == 0 || left.ok().flatten().is_none());
             assert!(others == 0 || second.leave_timeout(Duration::from_secs(10)).await.unwrap());

@@ -23,7 +23,7 @@ async fn a_wait_is_dropped_at_every_poll(fixture: Fixture) {
     let barrier = barrier(&a, &fixture.path);
     barrier.set_barrier().await.unwrap();
     for polls in 1..8 {
-        let wait = polled(polls, barrier.wait_on_barrier());
+        let wait = poll_at_most(polls, barrier.wait_on_barrier());
         let wait = tokio::time::timeout(ms(200), wait).await;
         assert!(wait.ok().flatten().is_none());
         has_watches(&a, 0).await;

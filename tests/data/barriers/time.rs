@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::{
     barrier,
-    double::{entering, leaving, member},
+    double::{member, spawn_enter, spawn_leave},
 };
 use crate::support::in_process::server_and_client;
 use crate::*;
@@ -38,10 +38,10 @@ async fn a_timed_wait_returns_at_its_timeout() {
 async fn a_timed_enter_returns_at_its_timeout() {
     let (server, client) = server_and_client().await;
     let mut fresh = member(&client, "/fresh", 2);
-    let first = entering(member(&client, "/used", 2));
-    let second = entering(member(&client, "/used", 2));
+    let first = spawn_enter(member(&client, "/used", 2));
+    let second = spawn_enter(member(&client, "/used", 2));
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
-    let (first, second) = (leaving(first), leaving(second));
+    let (first, second) = (spawn_leave(first), spawn_leave(second));
     let (mut used, _other) = (first.await.unwrap(), second.await.unwrap());
     for (stops, late) in [(false, TOLERANCE), (true, LAST_STEPS + TOLERANCE)] {
         if stops {

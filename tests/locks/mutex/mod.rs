@@ -131,7 +131,7 @@ async fn a_custom_driver_orders_the_waiters(fixture: Fixture) {
     let mutex =
         InterProcessMutex::with_driver(&client, &fixture.path, options(), YoungestFirst).unwrap();
     let guard = mutex.acquire().await.unwrap();
-    let waiting = acquiring(&mutex);
+    let waiting = spawn_acquire(&mutex);
     fixture.children(&fixture.path, 2).await;
     let order = mutex.participants().await.unwrap();
     assert_eq!((order.len(), order[0].as_str()), (2, guard.path()));
@@ -149,7 +149,7 @@ async fn a_node_of_an_earlier_session_is_not_taken_for_ours(fixture: Fixture) {
     let before = fixture.tap.len();
     fixture.tap.inject(Fault::drop_before(OpCode::Create2).of("A"));
     fixture.tap.inject(Fault::lose_reply(OpCode::GetChildren).of("A"));
-    let waiting = acquiring(&mutex);
+    let waiting = spawn_acquire(&mutex);
     fixture.tap.wait_for(DEADLINE, |r| r.is_request(OpCode::GetChildren)).await.unwrap();
     // The search hangs; now the session is replaced, and the next reply is lost as well.
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));

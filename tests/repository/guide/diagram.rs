@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use docent_protocol::dissect::Direction;
 use docent_testing::tap::{Printer, Record, TextOptions, What};
 
-use super::steps::{Begun, Frames, Traced};
+use super::steps::{Frames, NewHold, Traced};
 
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl Diagram {
             };
             ordered.insert(at.map_or(ordered.len(), |at| at + 1), record);
         }
-        let begun = self.frames.learn(ordered.iter().copied(), traced);
+        let new_holds = self.frames.verify_steps(ordered.iter().copied(), traced);
         let start = self.rows.len();
         for record in ordered {
             let Some(direction) = record.direction() else { continue };
@@ -143,7 +143,7 @@ impl Diagram {
             self.rows.push(Row::Frame(Frame { client, kind, lost, step, text, remark }));
             self.drop_repeated();
         }
-        for Begun { client, lock } in begun {
+        for NewHold { client, lock } in new_holds {
             let listing = format!("getChildren2 {lock}");
             let is_of = |row: &Row, kind: Kind, text: &str| {
                 matches!(row, Row::Frame(frame)

@@ -17,14 +17,14 @@ pub(super) async fn five_waiters() -> Diagram {
     for name in ["A", "B", "C", "D", "E", "F"] {
         clients.push(stage.client(name).await);
     }
-    stage.before(clients[0].create("/lock", b"", CreateMode::Container)).await.unwrap();
+    stage.unrecorded(clients[0].create("/lock", b"", CreateMode::Container)).await.unwrap();
     let first = mutex(&clients[0]);
-    let guard = stage.unseen("A", first.acquire()).await;
+    let guard = stage.hidden_step("A", first.acquire()).await;
     let mut waiting = Vec::new();
     for (name, client) in ["B", "C", "D", "E", "F"].into_iter().zip(&clients[1..]) {
         let mutex = mutex(client);
         waiting.push(tokio::spawn(async move { mutex.acquire().await }));
-        stage.unseen_until(name, has_read(name)).await;
+        stage.hidden_until(name, has_read(name)).await;
     }
     stage.diagram.pause("A works; B, C, D, E and F wait, each for the one before it");
     waiting[2].abort();
@@ -52,7 +52,7 @@ pub(super) async fn five_waiters() -> Diagram {
 pub(super) async fn revocation() -> Diagram {
     let mut stage = Stage::new("revocation", "B requests the lock, and A releases it").await;
     let [a, b] = stage.clients().await;
-    stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    stage.unrecorded(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
     let first = mutex(&a);
     let requested = Arc::new(tokio::sync::Notify::new());
     let notify = Arc::clone(&requested);

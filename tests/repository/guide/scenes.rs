@@ -78,7 +78,7 @@ async fn session() -> Diagram {
 async fn persistent_watch() -> Diagram {
     let mut stage = Stage::new("persistent-watch", "A persistent recursive watch").await;
     let [a, b] = stage.clients().await;
-    stage.before(a.create("/tree", b"", CreateMode::Persistent)).await.unwrap();
+    stage.unrecorded(a.create("/tree", b"", CreateMode::Persistent)).await.unwrap();
     let add = b.add_watch("/tree", AddWatchMode::PersistentRecursive);
     let mut watcher = stage.step("B", "B watches a node and all below it, for good", add).await;
     stage.step("A", "A creates a child", a.create("/tree/x", b"", CreateMode::Persistent)).await;
@@ -136,7 +136,7 @@ async fn late_release() -> Diagram {
         while states.next().await.unwrap() != ConnectionState::Lost.into() {}
         a.wait_until_connected(DEADLINE).await
     };
-    stage.before(renewed).await.unwrap();
+    stage.unrecorded(renewed).await.unwrap();
     stage
         .step("B", "A's session has expired, and its node is gone: B holds the lock", create(&b))
         .await;
@@ -154,7 +154,7 @@ async fn sequential_lock() -> Diagram {
     for name in ["A", "B", "C"] {
         clients.push((name, stage.client(name).await));
     }
-    stage.before(clients[0].1.create("/lock", b"", CreateMode::Persistent)).await.unwrap();
+    stage.unrecorded(clients[0].1.create("/lock", b"", CreateMode::Persistent)).await.unwrap();
     let mut nodes: Vec<String> = Vec::new();
     let mut watchers = Vec::new();
     for (name, client) in &clients {
@@ -208,7 +208,7 @@ pub(super) fn mutex(client: &docent::Client) -> InterProcessMutex {
 async fn contended_lock() -> Diagram {
     let mut stage = Stage::new("contended-lock", "A waits, B releases").await;
     let [a, b] = stage.clients().await;
-    stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    stage.unrecorded(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
     let (first, second) = (mutex(&a), mutex(&b));
     let guard = stage.step("A", "A acquires", first.acquire()).await;
     let waits = tokio::spawn(async move { second.acquire().await });
@@ -233,7 +233,7 @@ async fn timed_out_lock() -> Diagram {
     let mut stage =
         Stage::new("timed-out-lock", "A contender that gives up leaves nothing behind").await;
     let [a, b] = stage.clients().await;
-    stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    stage.unrecorded(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
     let (first, second) = (mutex(&a), mutex(&b));
     let guard = stage.step("A", "A acquires", first.acquire()).await;
     let wait = second.acquire_timeout(std::time::Duration::from_secs(1));
@@ -251,13 +251,13 @@ async fn timed_out_lock() -> Diagram {
 async fn protected_create() -> Diagram {
     let mut stage = Stage::new("protected-create", "The reply of a create is lost").await;
     let a = stage.client("A").await;
-    stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    stage.unrecorded(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
     stage.tap.inject(Fault::drop_reply(OpCode::Create2));
     let mutex = mutex(&a);
     let note = "A acquires; the connection breaks after the server has made the node";
     let _guard = stage.step("A", note, mutex.acquire()).await;
     stage.diagram.pause("A works");
-    let children = stage.before(a.get_children("/lock")).await.unwrap();
+    let children = stage.unrecorded(a.get_children("/lock")).await.unwrap();
     assert_eq!(children.len(), 1, "one node, not two");
     stage.diagram
 }
@@ -265,14 +265,14 @@ async fn protected_create() -> Diagram {
 async fn guaranteed_delete() -> Diagram {
     let mut stage = Stage::new("guaranteed-delete", "A delete is lost").await;
     let a = stage.client("A").await;
-    stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    stage.unrecorded(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
     let mutex = mutex(&a);
     let guard = stage.step("A", "A acquires", mutex.acquire()).await;
     stage.diagram.pause("A works");
     stage.tap.inject(Fault::drop_before(OpCode::Delete));
     let note = "A releases; the connection breaks before the server has read the delete";
     stage.step("A", note, guard.release()).await;
-    let children = stage.before(a.get_children("/lock")).await.unwrap();
+    let children = stage.unrecorded(a.get_children("/lock")).await.unwrap();
     assert_eq!(children.len(), 0, "nothing is left");
     stage.diagram
 }
@@ -282,8 +282,8 @@ async fn fencing() -> Diagram {
     let mut stage =
         Stage::new("fencing", "Two clients believe in their lock, and one may write").await;
     let [a, b] = stage.clients().await;
-    stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
-    stage.before(a.create("/account", b"100", CreateMode::Persistent)).await.unwrap();
+    stage.unrecorded(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    stage.unrecorded(a.create("/account", b"100", CreateMode::Persistent)).await.unwrap();
     let (first, second) = (mutex(&a), mutex(&b));
     let write = |guard: &LockGuard, data: &'static [u8]| {
         guard.guarded().unwrap().set_data("/account", data, None).commit()
@@ -295,7 +295,7 @@ async fn fencing() -> Diagram {
     let new = stage.step("B", "B acquires: now both believe", second.acquire()).await;
     assert!(old.is_held() && new.is_held());
     let tokens =
-        stage.before(async { (old.fencing_token().await, new.fencing_token().await) }).await;
+        stage.unrecorded(async { (old.fencing_token().await, new.fencing_token().await) }).await;
     assert!(tokens.0.unwrap() < tokens.1.unwrap());
     stage.diagram.pause("A does not notice");
     stage.step("B", "B writes, on condition that its own node is there", write(&new, b"70")).await;
@@ -306,7 +306,7 @@ async fn fencing() -> Diagram {
         Ok::<_, docent::Error>(())
     };
     stage.step("A", "A writes on the same condition: refused, all of it", refused).await;
-    let account = stage.before(b.get_data("/account")).await.unwrap();
+    let account = stage.unrecorded(b.get_data("/account")).await.unwrap();
     assert_eq!(account.data, "70");
     stage.diagram
 }
@@ -317,7 +317,7 @@ async fn read_write() -> Diagram {
         InterProcessReadWriteLock::with_options(client, "/lock", options()).unwrap()
     };
     let [a, b, c] = stage.clients().await;
-    stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    stage.unrecorded(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
     let (first, second, third) = (lock(&a), lock(&b), lock(&c));
     let one = stage.step("A", "A reads", first.read_lock().acquire()).await;
     let two = stage.step("B", "B reads beside it", second.read_lock().acquire()).await;
@@ -346,7 +346,7 @@ async fn semaphore() -> Diagram {
     };
     let [a, b] = stage.clients().await;
     for path in ["/semaphore", "/semaphore/locks", "/semaphore/leases"] {
-        stage.before(a.create(path, b"", CreateMode::Container)).await.unwrap();
+        stage.unrecorded(a.create(path, b"", CreateMode::Container)).await.unwrap();
     }
     let (first, second) = (semaphore(&a), semaphore(&b));
     let lease = stage.step("A", "A takes the lease", first.acquire()).await;
@@ -382,7 +382,7 @@ async fn multi() -> Diagram {
     let mut stage = Stage::new("multi-lock", "Two locks or none").await;
     let [a, b] = stage.clients().await;
     for path in ["/one", "/two"] {
-        stage.before(a.create(path, b"", CreateMode::Container)).await.unwrap();
+        stage.unrecorded(a.create(path, b"", CreateMode::Container)).await.unwrap();
     }
     let other = InterProcessMutex::with_options(&b, "/two", options()).unwrap();
     let _held = stage.step("B", "B holds the second lock", other.acquire()).await;
@@ -410,7 +410,7 @@ async fn election() -> Diagram {
     for name in ["A", "B", "C"] {
         clients.push(stage.client(name).await);
     }
-    stage.before(clients[0].create("/election", b"", CreateMode::Container)).await.unwrap();
+    stage.unrecorded(clients[0].create("/election", b"", CreateMode::Container)).await.unwrap();
     let first = latch(&clients[0], "a");
     let leads = first.leadership();
     stage.step("A", "A joins, is first, and leads; it watches its own node", leads).await;
@@ -435,7 +435,7 @@ async fn election() -> Diagram {
 async fn deposed_leader() -> Diagram {
     let mut stage = Stage::new("deposed-leader", "The leader's node is deleted").await;
     let [a, b] = stage.clients().await;
-    stage.before(a.create("/election", b"", CreateMode::Container)).await.unwrap();
+    stage.unrecorded(a.create("/election", b"", CreateMode::Container)).await.unwrap();
     let first = latch(&a, "a");
     let leadership = stage.step("A", "A leads", first.leadership()).await;
     let second = latch(&b, "b");
@@ -456,11 +456,11 @@ async fn deposed_leader() -> Diagram {
 async fn reconnected_leader() -> Diagram {
     let mut stage = Stage::new("reconnected-leader", "The leader's connection breaks").await;
     let a = stage.client("A").await;
-    stage.before(a.create("/election", b"", CreateMode::Container)).await.unwrap();
+    stage.unrecorded(a.create("/election", b"", CreateMode::Container)).await.unwrap();
     let latch = latch(&a, "a");
     let first = stage.step("A", "A leads", latch.leadership()).await;
     let again = async {
-        stage.port("A").cut();
+        stage.tap_client("A").cut();
         first.lost().await;
         latch.leadership().await
     };
@@ -476,7 +476,7 @@ async fn reconnected_leader() -> Diagram {
 /// A tree of three nodes, and the cache of client A, loaded.
 async fn cached(stage: &mut Stage, a: &docent::Client) -> (CuratorCache, Events<CacheEvent>) {
     for (path, data) in [("/app", "one"), ("/app/x", "X"), ("/app/y", "Y")] {
-        stage.before(a.create(path, data.as_bytes(), CreateMode::Persistent)).await.unwrap();
+        stage.unrecorded(a.create(path, data.as_bytes(), CreateMode::Persistent)).await.unwrap();
     }
     let options = CacheOptions::default();
     CuratorCache::start_with_events(a, "/app", options).unwrap()
@@ -505,7 +505,7 @@ async fn cache_changes() -> Diagram {
     let mut stage = Stage::new("cache-changes", "A cache follows changes").await;
     let [a, b] = stage.clients().await;
     let (cache, mut events) = cached(&mut stage, &a).await;
-    stage.before(cache.initialized()).await.unwrap();
+    stage.unrecorded(cache.initialized()).await.unwrap();
     let write = async {
         b.set_data("/app/x", b"X2", None).await?;
         until(&mut events, |event| matches!(event, CacheEvent::Changed { .. })).await
@@ -536,14 +536,14 @@ async fn cache_resync() -> Diagram {
     let mut stage = Stage::new("cache-resync", "A cache after an outage").await;
     let [a, b] = stage.clients().await;
     let (cache, mut events) = cached(&mut stage, &a).await;
-    stage.before(cache.initialized()).await.unwrap();
-    stage.port("A").refuse().await.unwrap();
-    stage.port("A").cut();
+    stage.unrecorded(cache.initialized()).await.unwrap();
+    stage.tap_client("A").refuse().await.unwrap();
+    stage.tap_client("A").cut();
     let is_stale = |event: &CacheEvent| matches!(event, CacheEvent::Stale);
     until(&mut events, is_stale).await.unwrap();
     b.delete("/app/x", None).await.unwrap();
     b.create("/app/x", b"another", CreateMode::Persistent).await.unwrap();
-    stage.port("A").accept().await.unwrap();
+    stage.tap_client("A").accept().await.unwrap();
     let is_resynced = |event: &CacheEvent| matches!(event, CacheEvent::Resynced { .. });
     until(&mut events, is_resynced).await.unwrap();
     stage.diagram.pause("A's connection breaks; A sees nothing");

@@ -31,11 +31,11 @@ impl Stage {
 
     /// Starts a client; the frames of its start belong to no step.
     pub(crate) async fn client(&mut self, label: &str) -> Client {
-        let port = self.tap.client(label).await.unwrap();
-        let config = Config::new(&port.connect_string()).unwrap();
+        let tap_client = self.tap.client(label).await.unwrap();
+        let config = Config::new(&tap_client.connect_string()).unwrap();
         self.diagram.client(label);
         let client = config.connect().await.unwrap();
-        self.clients.push((port, client.clone()));
+        self.clients.push((tap_client, client.clone()));
         self.next = self.tap.len();
         client
     }
@@ -59,17 +59,21 @@ impl Stage {
     }
 
     /// The connection of a client, to break it.
-    pub(crate) fn port(&self, label: &str) -> &TapClient {
-        self.clients.iter().map(|(port, _)| port).find(|port| port.label() == label).unwrap()
+    pub(crate) fn tap_client(&self, label: &str) -> &TapClient {
+        self.clients
+            .iter()
+            .map(|(tap_client, _)| tap_client)
+            .find(|tap_client| tap_client.label() == label)
+            .unwrap()
     }
 
     /// Removes a client: its connection breaks, and it gets no new one.
     pub(crate) fn vanish(&mut self, label: &str) {
-        self.clients.retain(|(port, _)| port.label() != label);
+        self.clients.retain(|(tap_client, _)| tap_client.label() != label);
     }
 
-    /// Runs an action before the scene, without showing it.
-    pub(crate) async fn before<T>(&mut self, done: impl Future<Output = T>) -> T {
+    /// Runs an action without showing it.
+    pub(crate) async fn unrecorded<T>(&mut self, done: impl Future<Output = T>) -> T {
         let value = done.await;
         self.settle().await;
         self.next = self.tap.len();
@@ -101,7 +105,7 @@ impl Stage {
     }
 
     /// Runs an action before the scene. It is not shown, but the diagram knows its locks and their holders.
-    pub(crate) async fn unseen<T, E: Debug>(
+    pub(crate) async fn hidden_step<T, E: Debug>(
         &mut self,
         who: &str,
         done: impl Future<Output = Result<T, E>>,
@@ -113,7 +117,7 @@ impl Stage {
     }
 
     /// Like [`until`](Self::until), but not shown.
-    pub(crate) async fn unseen_until(&mut self, who: &str, wanted: impl FnMut(&Record) -> bool) {
+    pub(crate) async fn hidden_until(&mut self, who: &str, wanted: impl FnMut(&Record) -> bool) {
         let start = self.diagram.len();
         self.until(who, "not shown", wanted).await;
         self.diagram.hide_frames_from(start);

@@ -111,9 +111,8 @@ pub(crate) struct Frames {
     held_before: BTreeSet<String>,
 }
 
-/// The beginning of a hold.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct NewHold {
     pub(crate) client: String,
     pub(crate) lock: String,
 }
@@ -121,11 +120,11 @@ pub(crate) struct Begun {
 impl Frames {
     /// Compares the traced steps with those of the next frames, and returns the holds that begin in these frames. The
     /// inner mutex of a semaphore does not count as a hold.
-    pub(crate) fn learn<'a>(
+    pub(crate) fn verify_steps<'a>(
         &mut self,
         records: impl Iterator<Item = &'a Record>,
         traced: &[Traced],
-    ) -> Vec<Begun> {
+    ) -> Vec<NewHold> {
         let decided = traced.iter().filter(|it| it.step == 6 && is_lock_node(&it.path));
         let decided: Vec<_> = decided.map(|it| it.path.clone()).collect();
         self.held_before.clone_from(&self.held);
@@ -142,11 +141,11 @@ impl Frames {
         // A dropped acquire leaves the queue in the background, which no event traces.
         let wrong = shown.difference(&traced).any(|step| *step != 9);
         assert!(!missing && !wrong, "traced {traced:?}, shown {shown:?}");
-        let begun = decided.iter().filter(|path| !parent(path).ends_with("/locks"));
-        begun
+        let new_holds = decided.iter().filter(|path| !parent(path).ends_with("/locks"));
+        new_holds
             .filter_map(|path| {
                 let client = after.node(path)?.client.clone();
-                Some(Begun { client, lock: parent(path).to_owned() })
+                Some(NewHold { client, lock: parent(path).to_owned() })
             })
             .collect()
     }

@@ -23,15 +23,16 @@ pub(crate) fn run(world: &World, faults: &[Fault], first_number: usize, end: u64
         }
         let leader = world.members.leader();
         let from = now();
-        let mut undo = Undo { world, number, fault, members: members(world, fault, leader) };
-        let begun = undo.begin();
+        let mut active =
+            ActiveFault { world, number, fault, members: members(world, fault, leader) };
+        let begun = active.begin();
         if begun.is_ok() {
             world.sleep_until(from + nanos(fault.lasts));
         }
-        let ended = undo.end();
+        let ended = active.end();
         let ((kind, what), until) = (fault.names(), now());
-        let text = format!("{what} {}", undo.member_names()).trim().replace([' ', '='], "_");
-        let victims: Vec<_> = undo.victims().iter().map(ToString::to_string).collect();
+        let text = format!("{what} {}", active.member_names()).trim().replace([' ', '='], "_");
+        let victims: Vec<_> = active.victims().iter().map(ToString::to_string).collect();
         world.history.add(format_args!(
             "fault number={number} kind={kind} from={from} until={until} members={} clients={} text={text}",
             victims.join(","),
@@ -52,8 +53,7 @@ fn wait_for_leader(world: &World) {
     }
 }
 
-/// A fault in progress.
-struct Undo<'a> {
+struct ActiveFault<'a> {
     world: &'a World,
     number: usize,
     fault: &'a Fault,
@@ -79,7 +79,7 @@ fn members(world: &World, fault: &Fault, leader: Option<usize>) -> Vec<usize> {
     }
 }
 
-impl Undo<'_> {
+impl ActiveFault<'_> {
     fn begin(&mut self) -> Result<()> {
         let (world, target) = (self.world, self.target());
         match self.fault.kind {

@@ -24,7 +24,7 @@ where
     tokio::spawn(call(client.clone()))
 }
 async fn result<R>(what: &str, call: JoinHandle<R>) -> R {
-    soon(what, call).await.unwrap()
+    within_limit(what, call).await.unwrap()
 }
 /// The reply to a request.
 #[derive(Clone, Copy)]
@@ -124,14 +124,17 @@ async fn one_kind_of_error_is_allowed_and_no_other() {
     ])
     .await;
     let [found, missing, refused, invalid] = allowed;
-    assert_eq!(soon("one", found).await.unwrap().unwrap().data, "x");
-    assert_eq!(soon("two", missing).await.unwrap(), None);
-    assert_eq!(refusal(soon("three", refused).await), (ErrorKind::NoAuth, Outcome::NotApplied));
-    assert_eq!(soon("invalid", invalid).await.unwrap(), None);
-    assert!(soon("four", watch).await.unwrap().is_none());
+    assert_eq!(within_limit("one", found).await.unwrap().unwrap().data, "x");
+    assert_eq!(within_limit("two", missing).await.unwrap(), None);
+    assert_eq!(
+        refusal(within_limit("three", refused).await),
+        (ErrorKind::NoAuth, Outcome::NotApplied)
+    );
+    assert_eq!(within_limit("invalid", invalid).await.unwrap(), None);
+    assert!(within_limit("four", watch).await.unwrap().is_none());
     assert_eq!(client.metrics().watches, 0);
     let several = client.delete_recursive("/").allow(ErrorKind::BadArguments);
-    assert_eq!(soon("several", several).await.unwrap(), None);
+    assert_eq!(within_limit("several", several).await.unwrap(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,22 +149,22 @@ async fn a_chrooted_clone_is_the_same_session_below_another_path() {
     assert_eq!(app.with_chroot("/").unwrap().chroot(), Some("/app"));
     let call = nested.exists_and_watch("/a");
     conn.script(&[("Exists", "/app/x/y/a", NO_NODE)]).await;
-    let (_, mut watcher) = soon("the read", call).await.unwrap();
+    let (_, mut watcher) = within_limit("the read", call).await.unwrap();
     assert_eq!(watcher.path(), "/a");
     conn.event(EventType::NodeCreated, "/app/x/y/a").await;
-    assert_eq!(&*soon("the event", watcher.next()).await.unwrap().path, "/a");
+    assert_eq!(&*within_limit("the event", watcher.next()).await.unwrap().path, "/a");
     let call = nested.create("/a", b"", CreateMode::Ephemeral);
     conn.script(&[("Create", "/app/x/y/a", Created)]).await;
-    assert_eq!(soon("the create", call).await.unwrap(), "/a");
+    assert_eq!(within_limit("the create", call).await.unwrap(), "/a");
     let call = nested.get_data("/");
     conn.script(&[("GetData", "/app/x/y", NO_NODE)]).await;
-    assert_eq!(soon("the root", call).await.unwrap_err().path(), Some("/"));
+    assert_eq!(within_limit("the root", call).await.unwrap_err().path(), Some("/"));
     // The last handle ends the session.
     drop((client, app, watcher));
     let call = nested.sync("/");
     let (xid, _) = conn.expect("Sync", "/app/x/y").await;
     conn.reply(xid, 9, ErrorCode::Ok, &encoded(&PathReply { path: "/app/x/y".into() })).await;
-    soon("sync", call).await.unwrap();
+    within_limit("sync", call).await.unwrap();
     drop(nested);
     conn.confirm_close().await;
 }

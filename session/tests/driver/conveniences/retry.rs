@@ -48,11 +48,11 @@ async fn a_retry_ends_as_the_policy_says() {
     assert_eq!(refusal(result("no node", call).await), (ErrorKind::NoNode, Outcome::NotApplied));
     let close = client.close();
     conn.confirm_close().await;
-    soon("close", close).await.unwrap();
+    within_limit("close", close).await.unwrap();
     let forever = RetryForever { retry_interval: ms(1) };
     let call = client.retry(&forever, || client.get_data("/a"));
     let closed = (ErrorKind::Closed, Outcome::NotApplied);
-    assert_eq!(refusal(soon("a closed client", call).await), closed);
+    assert_eq!(refusal(within_limit("a closed client", call).await), closed);
 }
 
 #[tokio::test(start_paused = true)]

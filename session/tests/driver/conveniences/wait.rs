@@ -66,7 +66,7 @@ async fn a_dropped_wait_leaves_no_watch() {
     let other = client.exists("/other");
     let (xid, _) = conn.expect("Exists", "/other").await;
     conn.answer(xid, "/other", NO_NODE).await;
-    soon("a reply behind it", other).await.unwrap();
+    within_limit("a reply behind it", other).await.unwrap();
     assert_eq!(client.metrics().watches, 1);
     call.abort();
     conn.script(&[("RemoveWatches", "/a", Empty)]).await;
@@ -76,7 +76,7 @@ async fn a_dropped_wait_leaves_no_watch() {
     conn.script(&[("Exists", "/a", NO_NODE)]).await;
     let (xid, _) = conn.expect("Exists", "/a").await;
     call.abort();
-    assert!(soon("its end", call).await.is_err());
+    assert!(within_limit("its end", call).await.is_err());
     conn.answer(xid, "/a", NO_NODE).await;
     let other = client.exists("/other");
     loop {
@@ -88,7 +88,7 @@ async fn a_dropped_wait_leaves_no_watch() {
         assert!(request.starts_with("RemoveWatches"), "{request}");
         conn.answer(xid, "/a", Empty).await;
     }
-    soon("a reply behind it", other).await.unwrap();
+    within_limit("a reply behind it", other).await.unwrap();
     assert_eq!(client.metrics().watches, 0);
 }
 
@@ -153,7 +153,7 @@ async fn a_wait_ends_with_the_client() {
     until_it_waits(&mut conn).await;
     let close = client.close();
     conn.confirm_close().await;
-    soon("close", close).await.unwrap();
+    within_limit("close", close).await.unwrap();
     let closed = (ErrorKind::Closed, Outcome::NotApplied);
     assert_eq!(refusal(result("the wait", call).await), closed);
 }

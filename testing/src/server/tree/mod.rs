@@ -478,7 +478,7 @@ impl Tree {
 
     /// Applies a change tentatively and returns the data to revert it. Used for the operations of a multi: each one
     /// is checked against the effects of those before it.
-    pub(crate) fn try_out(&mut self, txn: &Txn) -> Option<Undo> {
+    pub(crate) fn apply_tentatively(&mut self, txn: &Txn) -> Option<Undo> {
         let (zxid, mut changes) = (self.last_zxid, Vec::new());
         let undo = match txn {
             Txn::Create { path, .. } => {
@@ -500,8 +500,8 @@ impl Tree {
         Some(undo)
     }
 
-    /// Reverts a change of [`try_out`](Self::try_out); the last one must be reverted first.
-    pub(crate) fn take_back(&mut self, undo: Undo) {
+    /// Reverts a change of [`apply_tentatively`](Self::apply_tentatively); the last one must be reverted first.
+    pub(crate) fn revert(&mut self, undo: Undo) {
         match undo {
             Undo::Created { path, cversion, pzxid } => {
                 self.remove(&path);
@@ -578,10 +578,10 @@ mod tests {
             Txn::SetAcl { path: "/a/c".into(), acl: acl::world(Perms::READ), version: 1 },
         ]
         .iter()
-        .map(|txn| tree.try_out(txn).unwrap())
+        .map(|txn| tree.apply_tentatively(txn).unwrap())
         .collect();
         assert_ne!(format!("{tree:?}"), before);
-        undos.into_iter().rev().for_each(|undo| tree.take_back(undo));
+        undos.into_iter().rev().for_each(|undo| tree.revert(undo));
         assert_eq!(format!("{tree:?}"), before);
     }
 
