@@ -63,7 +63,7 @@ async fn a_value_is_updated_after_a_broken_connection(fixture: Fixture) {
 
 async fn a_deleted_value_stays_known(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let value = SharedValue::start_with(&client, &fixture.path, "x", &options()).await.unwrap();
+    let value = started(&fixture, &client, "x").await;
     client.delete(&fixture.path, None).await.unwrap();
     let error = value.set_value("y").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoNode);
@@ -77,7 +77,7 @@ async fn a_deleted_value_stays_known(fixture: Fixture) {
             (client.metrics().watches > 0).then_some(())
         })
         .await;
-        let _ = client.create(&path, b"z", docent::CreateMode::Persistent).await;
+        client.create(&path, b"z", docent::CreateMode::Persistent).await.unwrap();
         values.wait_for(|value| value.value == "z").await.map(drop)
     };
     within_deadline("the new value", created).await.unwrap();

@@ -53,6 +53,7 @@ impl Keeper {
 
     /// One request, or the wait for a reason to send one.
     async fn turn(&mut self, kept: &mut Kept) -> Result<(), Stop> {
+        let was_reconnected = self.connection.has_changed();
         self.task.connected(&mut self.connection).await?;
         if !self.is_of_session(&kept.present) {
             return Err(Stop::Lost);
@@ -60,10 +61,17 @@ impl Keeper {
         // An error of the look is one of this version, too.
         let wanted = self.see_wanted();
         let is_written = wanted.version == self.status.borrow().written;
+        if was_reconnected {
+            // The watch is set again by the client; what happened in between is looked at.
+            kept.watcher = None;
+            if planted::is("kept-node-rewritten") {
+                let _ = self.task.client.set_data(&kept.present.path, &wanted.data, None).await;
+            }
+        }
         let turned = match &mut kept.watcher {
             None => self.look_at(kept).await,
             Some(_) if !is_written => self.write(kept, wanted).await,
-            Some(_) => self.rest(kept, &wanted).await,
+            Some(_) => self.rest(kept).await,
         };
         match turned {
             Err(Stop::Failed(error)) if error.kind() == ErrorKind::NoNode => {
@@ -96,26 +104,17 @@ impl Keeper {
     }
 
     /// Waits until the node has changed, or the connection, or the wanted data.
-    async fn rest(&mut self, kept: &mut Kept, wanted: &Wanted) -> Result<(), Stop> {
+    async fn rest(&mut self, kept: &mut Kept) -> Result<(), Stop> {
         let Some(watcher) = &mut kept.watcher else { return Ok(()) };
-        let changed = select(self.connection.next(), self.wanted.changed());
-        match select(watcher.next(), changed).await {
-            Either::Left(event) => {
-                (kept.watcher, kept.seen) = (None, None);
-                if event.is_some_and(|event| event.event_type == EventType::NodeDeleted) {
-                    self.memory.node = None;
-                    return Err(Stop::Lost);
-                }
+        // A clone: the next turn has to find the change.
+        let mut connection = self.connection.clone();
+        let changed = select(connection.next(), self.wanted.changed());
+        if let Either::Left(event) = select(watcher.next(), changed).await {
+            (kept.watcher, kept.seen) = (None, None);
+            if event.is_some_and(|event| event.event_type == EventType::NodeDeleted) {
+                self.memory.node = None;
+                return Err(Stop::Lost);
             }
-            // The watch is set again by the client; what happened in between is looked at.
-            Either::Right(Either::Left(_)) => {
-                self.task.connected(&mut self.connection).await?;
-                if planted::is("kept-node-rewritten") {
-                    let _ = self.task.client.set_data(&kept.present.path, &wanted.data, None).await;
-                }
-                kept.watcher = None;
-            }
-            Either::Right(Either::Right(_)) => {}
         }
         Ok(())
     }

@@ -152,7 +152,9 @@ impl Keeper {
         debug!(path = self.path, %error, "node not kept; waiting for a change");
         self.report(NodeEvent::Failed(error.clone()));
         self.status.send_modify(|status| status.failed = Some((self.seen, error)));
-        let changed = select(self.connection.next(), self.wanted.changed());
+        // A clone: the next turn has to find the change.
+        let mut connection = self.connection.clone();
+        let changed = select(connection.next(), self.wanted.changed());
         match self.task.step(changed).await? {
             Either::Left(Some(_)) | Either::Right(Ok(())) => Ok(()),
             _ => Err(Stop::Ended),
