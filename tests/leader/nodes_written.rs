@@ -5,6 +5,7 @@ use crate::nodes::{client, created, keep};
 
 on_both_servers! {
     a_refused_write_does_not_fail_a_later_one
+    a_refused_write_is_not_repeated_on_the_node_of_another_client
     a_write_completes_once_its_node_exists
 }
 
@@ -39,6 +40,31 @@ async fn a_refused_write_does_not_fail_a_later_one(fixture: Fixture) {
     }
     a.close().await.unwrap();
     observer.close().await.unwrap();
+}
+
+/// The node is replaced while the connection is broken.
+// Case (Found in docent itself): a kept node whose write was refused was written again after a
+// reconnect without a look: to the node of another client, which had replaced it meanwhile.
+async fn a_refused_write_is_not_repeated_on_the_node_of_another_client(fixture: Fixture) {
+    let (a, tap, path) = client(&fixture).await;
+    let observer = fixture.observer().await;
+    let node = keep(&a, &path, CreateMode::Persistent);
+    created(&node).await;
+    within_deadline("the write", node.written()).await.unwrap();
+    let mut events = node.events();
+    // READ and ADMIN.
+    let closed = [docent::Acl::new(docent::Perms::from_number(17), "world", "anyone")];
+    observer.set_acl(&path, &closed, None).await.unwrap();
+    node.set_data("v2");
+    assert!(matches!(next(&mut events).await, NodeEvent::Failed(_)));
+    tap.refuse().await.unwrap();
+    tap.cut();
+    observer.delete(&path, None).await.unwrap();
+    observer.create(&path, b"other", CreateMode::Persistent).await.unwrap();
+    tap.accept().await.unwrap();
+    while !matches!(next(&mut events).await, NodeEvent::Conflict { .. }) {}
+    assert_eq!(&*observer.get_data(&path).await.unwrap().data, b"other");
+    a.close().await.unwrap();
 }
 
 /// A node that was deleted and created again does not have the data of the earlier write.
