@@ -169,12 +169,36 @@ fn limits_of_answered_requests_are_forgotten() {
         scenario.reply(token.cast_signed(), 5, ErrorCode::Ok, b"");
     }
     assert!(scenario.machine.requests.limits() <= 100);
+    // A thousand are pending all the time.
+    take_visited();
+    for token in 10_001..=20_000_u32 {
+        scenario.get("/a", token);
+        scenario.limit(token.cast_signed(), ms(5_000));
+        scenario.flush();
+        if token > 11_000 {
+            scenario.reply(token.cast_signed() - 1_000, 5, ErrorCode::Ok, b"");
+        }
+    }
+    assert!(scenario.machine.requests.limits() <= 3_000);
+    let visited = take_visited();
+    assert!(visited <= 10_000 * 16, "{visited}");
+    // Then one alone.
+    for token in 19_001..=20_000 {
+        scenario.reply(token, 5, ErrorCode::Ok, b"");
+        if token == 19_999 {
+            scenario.get("/a", 20_001);
+            scenario.limit(20_001, ms(5_000));
+            scenario.flush();
+        }
+    }
+    assert!(scenario.machine.requests.limits() <= 100);
+    scenario.reply(20_001, 5, ErrorCode::Ok, b"");
     // The limit of the last one that is pending is the next.
-    scenario.get("/a", 10_001);
-    scenario.limit(10_001, ms(1_000));
+    scenario.get("/a", 20_002);
+    scenario.limit(20_002, ms(1_000));
     scenario.flush();
     scenario.wait(ms(1_000));
-    assert_eq!(scenario.completions().last(), Some(&(10_001, LATE)));
+    assert_eq!(scenario.completions().last(), Some(&(20_002, LATE)));
 }
 
 // Case (Found in docent itself): the error of a call whose limit had passed did not name the limit.
