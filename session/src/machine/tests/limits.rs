@@ -201,6 +201,31 @@ fn limits_of_answered_requests_are_forgotten() {
     assert_eq!(scenario.completions().last(), Some(&(20_002, LATE)));
 }
 
+/// Requests that were taken out before they were sent leave gaps in the xids.
+#[test]
+fn a_limit_finds_its_request_behind_a_gap() {
+    let mut scenario = Scenario::connected();
+    scenario.cut();
+    for token in 1..=20 {
+        scenario.get("/a", token);
+    }
+    for xid in [2, 3, 9] {
+        scenario.limit(xid, ms(10));
+    }
+    scenario.wait(ms(10));
+    scenario.completions();
+    let left: Vec<u32> = (1..=20).filter(|token| ![2, 3, 9].contains(token)).collect();
+    for token in left.iter().rev() {
+        scenario.limit(token.cast_signed(), ms(20 + u64::from(*token)));
+    }
+    scenario.wait(ms(20));
+    for token in 1..=20 {
+        scenario.wait(ms(1));
+        let ended = scenario.completions().last().map(|(token, _)| *token);
+        assert_eq!(ended, left.contains(&token).then_some(token));
+    }
+}
+
 // Case (Found in docent itself): the error of a call whose limit had passed did not name the limit.
 #[test]
 fn an_error_names_the_limit_that_has_passed() {
