@@ -268,9 +268,10 @@ fn test_aws_lc_rs(summary: &mut Summary) -> Result<bool> {
     run_tests(command, summary)
 }
 
-/// Runs the tests of the simulator, and its default seeds, which count as one test.
+/// Runs the tests of the simulator, its default seeds, and the scopes that take no more than two minutes, each of which count as
+/// one test.
 fn test_simulator(build: BackgroundBuild, summary: &mut Summary) -> Result<bool> {
-    println!("xtask: the simulator: its tests, and 2,000 seeds");
+    println!("xtask: the simulator: its tests, 2,000 seeds, and the quick scopes in every order");
     drop(build);
     let mut command = sim::cargo_in_sim();
     // The profile of the command, so that its dependencies are built once.
@@ -278,6 +279,10 @@ fn test_simulator(build: BackgroundBuild, summary: &mut Summary) -> Result<bool>
     let mut success = run_tests(command, summary)?;
     let is_good = sim::build()? && sim::simulator(&[]).status()?.success();
     summary.add_run("cargo xtask sim", is_good);
+    success &= is_good;
+    let quick = ["exhaust", "--quick"].map(str::to_owned);
+    let is_good = sim::simulator(&quick).status()?.success();
+    summary.add_run("cargo xtask exhaust --quick", is_good);
     success &= is_good;
     Ok(success)
 }

@@ -47,7 +47,7 @@ struct Arguments {
     /// Plant a fault into docent, which a scope must find
     #[arg(long, value_name = "NAME", value_parser = usage::plant, conflicts_with = "plants")]
     plant: Option<&'static str>,
-    /// Search for each planted fault in each scope, until it is found
+    /// Search for each planted fault in one scope after the other, by default the quick ones
     #[arg(long)]
     plants: bool,
     /// Run one schedule from a file, and draw its diagram
@@ -81,7 +81,8 @@ fn scopes(arguments: &Arguments) -> Result<Vec<Scope>, String> {
         names = Scope::names()?;
     }
     let mut scopes = names.iter().map(|name| Scope::named(name)).collect::<Result<Vec<_>, _>>()?;
-    scopes.retain(|scope| scope.quick || !arguments.quick);
+    let are_quick = arguments.quick || arguments.plants && arguments.scopes.is_empty();
+    scopes.retain(|scope| scope.quick || !are_quick);
     for scope in &mut scopes {
         scope.plan.plant = arguments.plant.map(str::to_owned);
     }

@@ -61,7 +61,7 @@ impl Schedule {
         }
         let watch = Watch::with_frames();
         let (outcome, taken) = scope.run(self.choices.clone(), KnownStates::default(), &watch);
-        if taken.len() < self.choices.len() || taken.iter().any(|(choice, of)| choice >= of) {
+        if !taken.iter().map(|(choice, _)| choice).take(self.choices.len()).eq(&self.choices) {
             let scope = &self.scope;
             return Err(format!(
                 "the scope `{scope}` has changed, and has no such schedule any more"

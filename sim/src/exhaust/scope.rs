@@ -102,9 +102,14 @@ impl Scope {
         known: KnownStates,
         watch: &Watch,
     ) -> (Outcome, Vec<Choice>) {
+        let (outcome, director) =
+            run::run_directed(&self.plan, watch, self.director(script, known));
+        (outcome, director.taken)
+    }
+
+    pub(super) fn director(&self, script: Vec<u8>, known: KnownStates) -> Director {
         let faults = self.faults.iter().map(possible).collect();
-        let director = Director::new(script, known, Arc::new(faults), self.budget);
-        run::run_directed(&self.plan, watch, director)
+        Director::new(script, known, Arc::new(faults), self.budget)
     }
 }
 

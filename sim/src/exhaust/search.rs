@@ -149,11 +149,60 @@ fn thousands(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::thousands;
+    use std::collections::BTreeMap;
+
+    use fastrand::Rng;
+
+    use super::{KnownStates, Scope, Watch, thousands};
+    use crate::run;
 
     #[test]
     fn numbers_have_commas() {
         let texts = [0, 999, 1_000, 1_234_567].map(thousands);
         assert_eq!(texts, ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    /// Otherwise a run that ends at a known state would lose what follows.
+    #[test]
+    fn a_state_and_a_move_decide_the_next_state() {
+        let (mut next, mut met, mut rng) = (BTreeMap::new(), 0, Rng::with_seed(1));
+        for _ in 0..400 {
+            let scope = Scope::named("mutex-2-lost-1").unwrap();
+            let script = (0..200).map(|_| rng.u8(..)).map(|of| if of < 128 { 0 } else { of });
+            let director = scope.director(script.collect(), KnownStates::default());
+            let (outcome, director) = run::run_directed(&scope.plan, &Watch::default(), director);
+            assert!(outcome.is_good(), "{}", outcome.history);
+            for pair in director.path.windows(2) {
+                let [(state, place), (after, _)] = pair else { continue };
+                let is_fault = format!("{place:?}") == "World";
+                if let Some(before) = next.insert((*state, *place), *after).filter(|_| !is_fault) {
+                    met += 1;
+                    assert_eq!(before, *after, "{place:?} in\n{}", outcome.history);
+                }
+            }
+        }
+        assert!(met > 1_000, "{met} moves were met again, of {}", next.len());
+    }
+
+    #[test]
+    fn moves_that_are_left_out_lose_no_state() {
+        let scope = Scope::named("mutex-2").unwrap();
+        let states = |leaves_nothing_out| {
+            let (known, mut scripts) = (KnownStates::default(), super::Scripts::default());
+            let mut next = Some(Vec::new());
+            while let Some(script) = next {
+                let from = script.len();
+                let mut director = scope.director(script, KnownStates::clone(&known));
+                director.leaves_nothing_out = leaves_nothing_out;
+                let (_, director) = run::run_directed(&scope.plan, &Watch::default(), director);
+                scripts.add(&director.taken, from);
+                next = scripts.pop();
+            }
+            let known = known.lock().unwrap().clone();
+            known
+        };
+        let (all, found) = (states(true), states(false));
+        assert!(all.len() > 1_000);
+        assert_eq!(all, found);
     }
 }

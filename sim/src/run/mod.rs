@@ -14,10 +14,7 @@ use crate::{
         self,
         step::{Plan, Step},
     },
-    world::{
-        check::Checks,
-        directed::{Choice, Director},
-    },
+    world::{check::Checks, directed::Director},
 };
 use simulate::Program;
 pub use simulate::{Outcome, Watch};
@@ -48,10 +45,10 @@ pub(crate) fn run_directed(
     plan: &Plan,
     watch: &Watch,
     director: Director,
-) -> (Outcome, Vec<Choice>) {
+) -> (Outcome, Box<Director>) {
     let directed = Some(Box::new(director));
     let (outcome, director) = simulate::simulate_directed(plan, watch, program(), directed);
-    (outcome, director.map(|director| director.taken).unwrap_or_default())
+    (outcome, director.unwrap_or_default())
 }
 
 fn program() -> Program<Step> {

@@ -2,7 +2,8 @@
 //!
 //! Messages take no time. They wait in one queue for each connection and direction, and whenever no task is ready, the director
 //! takes the next **move**: the arrival of the first message of a queue, a timer that is due, or a fault of the scope. Time goes
-//! on when there is no other move. Beyond the end of the script, each choice is the first one: the oldest move.
+//! on when there is no other move. Beyond the end of the script, each choice is the first one: first the servers, then the
+//! processes in their order, and no fault.
 //!
 //! Ready tasks are no choice. A poll changes its own process, and adds messages to its own queues, so polls of different
 //! processes commute: the processes take turns in their order. The tasks of one process are polled in the order of their start.
@@ -71,9 +72,8 @@ pub(crate) struct Director {
     faults: Arc<Vec<PossibleFault>>,
     /// The number of faults that may still happen.
     budget: usize,
-    /// The messages in flight, each with its number.
-    queues: BTreeMap<(usize, Direction), VecDeque<(u64, Segment)>>,
-    sent: u64,
+    /// The messages in flight.
+    queues: BTreeMap<(usize, Direction), VecDeque<Segment>>,
     /// Whether something has happened since a fault was possible without a message in flight.
     is_stirred: bool,
     /// The last move, and the places of all that were possible with it.
@@ -84,6 +84,12 @@ pub(crate) struct Director {
     inputs: BTreeMap<Pid, u64>,
     /// A hash of the faults, and of the changes that the servers have applied.
     past: u64,
+    /// Whether moves that commute are tried in both orders.
+    #[cfg(test)]
+    pub(crate) leaves_nothing_out: bool,
+    /// All states with their moves.
+    #[cfg(test)]
+    pub(crate) path: Vec<(u64, Place)>,
 }
 
 /// Something that may happen next.
@@ -96,8 +102,8 @@ enum Move {
 }
 
 /// What a move concerns. Unlike a [`Move`], it does not depend on the order in which different processes connect.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
     /// A request arrives on a process's connection of this number.
     Server(Pid, usize, Request),
     /// Something arrives at a process, on its connection of this number.
@@ -109,8 +115,8 @@ enum Place {
 }
 
 /// How a request changes the servers.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Request {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Request {
     /// It connects, which nothing but the number of the connection depends on.
     Connect,
     /// It changes nothing but the state of its own connection.
@@ -184,9 +190,7 @@ impl Director {
     }
 
     pub(super) fn send(&mut self, connection: usize, direction: Direction, segment: Segment) {
-        self.sent += 1;
-        let queue = self.queues.entry((connection, direction)).or_default();
-        queue.push_back((self.sent, segment));
+        self.queues.entry((connection, direction)).or_default().push_back(segment);
     }
 
     /// The next of the ready tasks of a process: each has its turn.
@@ -225,6 +229,10 @@ impl Director {
 
     /// Leaves out the moves that come before the last one in another order.
     fn leave_out(&self, moves: &mut Vec<(Place, Move)>) {
+        #[cfg(test)]
+        if self.leaves_nothing_out {
+            return;
+        }
         let Some((last, possible)) = &self.last else { return };
         moves.retain(|(place, _)| {
             !(place < last && place.commutes_with(*last) && possible.contains(place))
@@ -236,9 +244,10 @@ impl Director {
         if count == 1 {
             return 0;
         }
-        let choice = self.script.get(self.taken.len()).copied().unwrap_or(0);
-        self.taken.push((choice, u8::try_from(count).unwrap_or(u8::MAX)));
-        usize::from(choice).min(count - 1)
+        let count = u8::try_from(count).unwrap_or(u8::MAX);
+        let choice = self.script.get(self.taken.len()).copied().unwrap_or(0) % count;
+        self.taken.push((choice, count));
+        usize::from(choice)
     }
 }
 
@@ -262,7 +271,8 @@ impl World {
                 Directed::Moved
             });
         }
-        if is_beyond && !lock(&director.known).insert(core.state(&director, now)) {
+        let state = (is_beyond || cfg!(test)).then(|| core.state(&director, now));
+        if is_beyond && state.is_some_and(|state| !lock(&director.known).insert(state)) {
             core.director = Some(director);
             return Directed::Known;
         }
@@ -274,6 +284,8 @@ impl World {
         }
         let (place, chosen) = moves[director.choose(moves.len())];
         director.last = Some((place, possible));
+        #[cfg(test)]
+        director.path.extend(state.map(|state| (state, place)));
         core.director = Some(director);
         core.steps += 1;
         drop(core);
@@ -298,7 +310,7 @@ impl World {
             }
             Move::Arrive(connection, direction) => {
                 let queue = director.queues.get_mut(&(connection, direction));
-                let Some((_, segment)) = queue.and_then(VecDeque::pop_front) else { return };
+                let Some(segment) = queue.and_then(VecDeque::pop_front) else { return };
                 core.arrive(self.elapsed(), Arrival { connection, direction, segment });
             }
             Move::Fault(number) => {
@@ -313,7 +325,7 @@ impl World {
 }
 
 impl Core {
-    /// The next moves, the oldest first.
+    /// The next moves, in the order of their places; the faults are the last ones.
     fn moves(&self, director: &mut Director, now: Nanos) -> Vec<(Place, Move)> {
         let mut woken = Vec::new();
         let mut moves = Vec::new();
@@ -326,9 +338,7 @@ impl Core {
             }
         }
         let heads = director.queues.iter().filter_map(|(of, queue)| Some((*of, queue.front()?)));
-        let mut heads: Vec<_> = heads.collect();
-        heads.sort_by_key(|(_, (number, _))| *number);
-        moves.extend(heads.into_iter().map(|((id, direction), (_, segment))| {
+        moves.extend(heads.map(|((id, direction), segment)| {
             let (pid, number) = self.network.number_of(id);
             let place = match direction {
                 Direction::ToServer => Place::Server(pid, number, Request::of(segment)),
@@ -336,6 +346,7 @@ impl Core {
             };
             (place, Move::Arrive(id, direction))
         }));
+        moves.sort_by_key(|(place, _)| *place);
         if director.budget == 0 || now >= self.disturbances.peace_at {
             return moves;
         }
@@ -362,8 +373,7 @@ impl Core {
             let _ = write!(Text(&mut hasher), "{:?}", Shown(connection));
             for direction in [Direction::ToServer, Direction::ToClient] {
                 let queue = director.queues.get(&(id, direction));
-                let segments = queue.into_iter().flatten().map(|(_, segment)| segment);
-                let _ = write!(Text(&mut hasher), "{:?}", segments.collect::<Vec<_>>());
+                let _ = write!(Text(&mut hasher), "{queue:?}");
                 direction.hash(&mut hasher);
             }
             connections.push(hasher.finish());
