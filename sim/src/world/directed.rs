@@ -153,7 +153,7 @@ impl Request {
 }
 
 impl Place {
-    fn commutes_with(self, other: Self) -> bool {
+    pub(crate) fn commutes_with(self, other: Self) -> bool {
         use Request::{Connect, Read};
         match (self, other) {
             (Self::World, _) | (_, Self::World) => false,

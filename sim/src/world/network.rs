@@ -98,10 +98,11 @@ impl Core {
         if let Segment::Data(data) = &segment {
             self.show_frames(now, id, direction, data);
         }
-        let c = &mut self.network.connections[id];
         if let (Direction::ToClient, Some(director)) = (direction, &mut self.director) {
-            director.note_input(c.pid, (nanos(now), c.member, format!("{segment:?}")));
+            let (pid, number) = self.network.number_of(id);
+            director.note_input(pid, (nanos(now), number, format!("{segment:?}")));
         }
+        let c = &mut self.network.connections[id];
         match (direction, segment) {
             (Direction::ToServer, Segment::Connect) => {
                 let (member, peer) = (c.member, address(c.pid));
