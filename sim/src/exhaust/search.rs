@@ -231,28 +231,4 @@ mod tests {
             assert!(squares > 1_000, "{name}: {squares}");
         }
     }
-
-    #[test]
-    #[ignore]
-    fn debug_squares() {
-        let (all, moves) = explore("mutex-2-lost-1", true);
-        let (found, _) = explore("mutex-2-lost-1", false);
-        println!("{} {}", all.len(), found.len());
-        let mut bad = BTreeMap::<(Place, Place), u64>::new();
-        for from in moves.values() {
-            for (one, other) in from.keys().flat_map(|one| from.keys().map(move |to| (*one, *to))) {
-                let end = |first, second| moves.get(from.get(&first)?)?.get(&second);
-                if one < other
-                    && one.commutes_with(other)
-                    && let (Some(a), Some(b)) = (end(one, other), end(other, one))
-                    && a != b
-                {
-                    *bad.entry((one, other)).or_default() += 1;
-                }
-            }
-        }
-        for pair in bad {
-            println!("{pair:?}");
-        }
-    }
 }

@@ -256,6 +256,10 @@ impl World {
     pub(super) fn direct(&self) -> Directed {
         let now = self.now();
         let mut core = self.core();
+        if core.director.is_some() && !lock(&self.inner.ready).is_empty() {
+            // A check has woken a task.
+            return Directed::Moved;
+        }
         let Some(mut director) = core.director.take() else { return Directed::Nothing };
         let is_due = |(_, event): &(_, &Event)| !matches!(event, Event::Wake(..));
         let first = core.queue.range(..=(now, u64::MAX)).find(is_due).map(|(key, _)| *key);
