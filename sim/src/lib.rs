@@ -2,6 +2,7 @@
 //! virtual time. A seed decides everything. docs/SIMULATION.md is the guide.
 
 mod checks;
+pub mod exhaust;
 pub mod faults;
 pub mod plan;
 pub mod recipes;

@@ -8,6 +8,7 @@ mod check;
 mod compose;
 mod debian;
 mod deny;
+mod exhaust;
 mod faults;
 mod guide;
 mod mutants;
@@ -45,6 +46,9 @@ usage: cargo xtask COMMAND
                             and the tests find (hours)
   sim [OPTIONS]             simulate clients, servers and faults in virtual time (docs/SIMULATION.md);
                             without options seeds 1..2000; --help lists the options
+  exhaust [SCOPE...] [OPTIONS]
+                            run the small scenarios of sim/scopes in every order of messages and faults;
+                            --help lists the options
   chaos [--minutes N] [--seed S] [--members 3|5] [--report DIR] [--plan]
                             cut, stop and kill a real ensemble and its clients, and judge what they
                             report (docs/CHAOS.md); needs root; --plan only prints the faults
@@ -73,6 +77,7 @@ fn main() -> ExitCode {
         Some(("chaos", rest)) => chaos::run(rest),
         Some(("bench-locks", rest)) => bench::run_locks(rest),
         Some(("check", [])) => check::run(),
+        Some(("exhaust", rest)) => exhaust::run(rest),
         Some(("faults", rest)) => faults::run(rest),
         Some(("guide", rest)) => guide::run(rest),
         Some(("package", [])) => check::package(),

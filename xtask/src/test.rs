@@ -270,9 +270,9 @@ fn test_aws_lc_rs(summary: &mut Summary) -> Result<bool> {
     run_tests(command, summary)
 }
 
-/// Runs the tests of the simulator, and then its default seeds, which count as one test.
+/// Runs the tests of the simulator, then its default seeds and the quick scopes; each of these two counts as one test.
 fn test_simulator(build: BackgroundBuild, summary: &mut Summary) -> Result<bool> {
-    println!("xtask: the simulator: its tests, and 2,000 seeds");
+    println!("xtask: the simulator: its tests, 2,000 seeds, and the quick scopes in every order");
     drop(build);
     let mut command = sim::cargo_in_sim();
     // The same profile as for the seeds, so that the dependencies are built once.
@@ -280,6 +280,10 @@ fn test_simulator(build: BackgroundBuild, summary: &mut Summary) -> Result<bool>
     let mut success = run_tests(command, summary)?;
     let is_good = sim::build()? && sim::simulator(&[]).status()?.success();
     summary.add_run("cargo xtask sim", is_good);
+    success &= is_good;
+    let quick = ["exhaust", "--quick"].map(str::to_owned);
+    let is_good = sim::simulator(&quick).status()?.success();
+    summary.add_run("cargo xtask exhaust --quick", is_good);
     success &= is_good;
     Ok(success)
 }

@@ -27,6 +27,8 @@ use crate::{
     shrink, usage,
 };
 
+const COMMAND: &str = "cargo xtask sim";
+
 /// The seeds of a run without options.
 const DEFAULT_SEEDS: RangeInclusive<u64> = 1..=2_000;
 
@@ -35,7 +37,7 @@ const LAST_RECORDS: usize = 20;
 
 #[derive(Debug, Parser)]
 #[command(
-    name = "cargo xtask sim",
+    name = COMMAND,
     about = "Simulates clients, servers and a network in virtual time, with faults. A seed decides everything.\n\
              Without an option: seeds 1..2000. The guide is docs/SIMULATION.md.",
     after_help = "Exit codes:\n  0   no rule was broken\n  1   a rule was broken, a task panicked or hung\n  \
@@ -113,7 +115,7 @@ impl Arguments {
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
-        Err(error) => return usage::report(&error),
+        Err(error) => return usage::report(COMMAND, &error),
     };
     catch_panics();
     let done = if arguments.list_plants {
@@ -127,7 +129,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     } else {
         simulate(&arguments)
     };
-    done.unwrap_or_else(|text| usage::refuse(&text))
+    done.unwrap_or_else(|text| usage::refuse(COMMAND, &text))
 }
 
 /// Judges a history and prints the judgement.

@@ -1,6 +1,6 @@
 //! Options with a value, and errors of the command line in one line.
 
-use std::{ops::RangeInclusive, process::ExitCode};
+use std::{ops::RangeInclusive, process::ExitCode, time::Duration};
 
 use clap::error::ErrorKind;
 use docent_sim::faults::planted;
@@ -10,7 +10,7 @@ use docent_testing::server::Version;
 const USAGE: u8 = 64;
 
 /// Prints help as clap does, and an error in one line.
-pub(super) fn report(error: &clap::Error) -> ExitCode {
+pub(super) fn report(command: &str, error: &clap::Error) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         // A closed output is not an error.
         let _ = error.print();
@@ -19,12 +19,12 @@ pub(super) fn report(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let paragraph = text.split("\n\n").next().unwrap_or(&text);
     let line: Vec<_> = paragraph.lines().map(str::trim).collect();
-    refuse(line.join(" ").trim_start_matches("error: "))
+    refuse(command, line.join(" ").trim_start_matches("error: "))
 }
 
 /// Prints why nothing was run.
-pub(super) fn refuse(text: &str) -> ExitCode {
-    eprintln!("cargo xtask sim: {text}; see `cargo xtask sim --help`");
+pub(super) fn refuse(command: &str, text: &str) -> ExitCode {
+    eprintln!("{command}: {text}; see `{command} --help`");
     ExitCode::from(USAGE)
 }
 
@@ -43,6 +43,13 @@ pub(super) fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
 pub(super) fn plant(name: &str) -> Result<&'static str, String> {
     let plant = planted::PLANTS.iter().map(|plant| plant.name).find(|known| *known == name);
     plant.ok_or_else(|| "no planted fault has this name; `--list-plants` lists them".to_owned())
+}
+
+/// Parses a time in minutes.
+pub(super) fn minutes(text: &str) -> Result<Duration, String> {
+    let minutes = text.parse::<f64>().ok().filter(|minutes| *minutes > 0.0);
+    let time = minutes.and_then(|minutes| Duration::try_from_secs_f64(60.0 * minutes).ok());
+    time.ok_or_else(|| "a number of minutes above 0 is expected, as in 10 or 0.5".to_owned())
 }
 
 /// Parses a version of the servers.

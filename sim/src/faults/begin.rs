@@ -113,7 +113,7 @@ impl World {
         });
     }
 
-    fn begin(&self, kind: &FaultKind) {
+    pub(crate) fn begin(&self, kind: &FaultKind) {
         if let Some(process) = kind.process()
             && process >= self.core().processes.len()
         {

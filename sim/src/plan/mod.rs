@@ -51,10 +51,7 @@ impl<S: PlanStep> Plan<S> {
         let end = text.trim_end();
         let (front, last) = end.rsplit_once('\n').unwrap_or(("", end));
         let text = if last.ends_with(" violations") { front } else { end };
-        let plan: Self = options().from_str(text).map_err(|error| {
-            let reason = error.code.to_string().replace('\n', " ");
-            format!("{}:{}: {reason}", error.span.start.line, error.span.start.col)
-        })?;
+        let plan: Self = parse(text)?;
         if let Some(plant) = &plan.plant
             && !PLANTS.iter().any(|known| known.name == plant)
         {
@@ -168,6 +165,18 @@ impl<S: PlanStep> Plan<S> {
     pub fn steps(&self) -> usize {
         self.all_steps().count()
     }
+}
+
+/// Parses a text in RON.
+///
+/// # Errors
+///
+/// The place (`line:column`) and the reason, in one line.
+pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    options().from_str(text).map_err(|error| {
+        let reason = error.code.to_string().replace('\n', " ");
+        format!("{}:{}: {reason}", error.span.start.line, error.span.start.col)
+    })
 }
 
 fn options() -> ron::Options {

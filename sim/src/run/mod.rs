@@ -10,8 +10,11 @@ use std::sync::Arc;
 
 use crate::{
     checks::orphans::Orphans,
-    recipes::{self, step::Plan},
-    world::check::Checks,
+    recipes::{
+        self,
+        step::{Plan, Step},
+    },
+    world::{check::Checks, directed::Director},
 };
 use simulate::Program;
 pub use simulate::{Outcome, Watch};
@@ -34,9 +37,23 @@ pub fn run(plan: &Plan) -> Outcome {
 /// embedded server does not imitate.
 #[must_use]
 pub fn run_watched(plan: &Plan, watch: &Watch) -> Outcome {
-    let program = Program {
+    simulate::simulate(plan, watch, program())
+}
+
+/// Runs a plan whose choices a director takes.
+pub(crate) fn run_directed(
+    plan: &Plan,
+    watch: &Watch,
+    director: Director,
+) -> (Outcome, Box<Director>) {
+    let directed = Some(Box::new(director));
+    let (outcome, director) = simulate::simulate_directed(plan, watch, program(), directed);
+    (outcome, director.unwrap_or_default())
+}
+
+fn program() -> Program<Step> {
+    Program {
         main: Arc::new(|world, pid, process| Box::pin(recipes::main(world, pid, process))),
         checks: recipes::checks(Checks::default().with(Orphans::default())),
-    };
-    simulate::simulate(plan, watch, program)
+    }
 }

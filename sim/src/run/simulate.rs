@@ -18,6 +18,7 @@ use crate::{
     world::{
         End, World,
         check::Checks,
+        directed::Director,
         disturbances::Apart,
         history::{History, What},
         panics,
@@ -104,6 +105,19 @@ pub(super) fn simulate<S>(plan: &Plan<S>, watch: &Watch, program: Program<S>) ->
 where
     S: PlanStep + Clone + Send + 'static,
 {
+    simulate_directed(plan, watch, program, None).0
+}
+
+/// As [`simulate`]. A director takes the choices that the seed draws otherwise, and is returned with those it has taken.
+pub(super) fn simulate_directed<S>(
+    plan: &Plan<S>,
+    watch: &Watch,
+    program: Program<S>,
+    director: Option<Box<Director>>,
+) -> (Outcome, Option<Box<Director>>)
+where
+    S: PlanStep + Clone + Send + 'static,
+{
     // A watch channel of tokio wakes its receivers in an order that the runtime draws.
     let runtime = Builder::new_current_thread()
         .rng_seed(RngSeed::from_bytes(&plan.seed.to_le_bytes()))
@@ -111,13 +125,18 @@ where
         .expect("a runtime without drivers");
     panics::set_running(true);
     plant_by_name(plan.plant.as_deref());
-    let outcome = runtime.block_on(async { run_in_context(plan, watch, program) });
+    let outcome = runtime.block_on(async { run_in_context(plan, watch, program, director) });
     plant_by_name(None);
     panics::set_running(false);
     outcome
 }
 
-fn run_in_context<S>(plan: &Plan<S>, watch: &Watch, program: Program<S>) -> Outcome
+fn run_in_context<S>(
+    plan: &Plan<S>,
+    watch: &Watch,
+    program: Program<S>,
+    director: Option<Box<Director>>,
+) -> (Outcome, Option<Box<Director>>)
 where
     S: PlanStep + Clone + Send + 'static,
 {
@@ -148,6 +167,7 @@ where
             core.servers.ensemble.set_client_address(member, &name, 2181);
         }
         core.shows_frames = watch.shows_frames;
+        core.director = director;
         core.network.delay = plan.network.delay_us * 1_000;
         core.network.spikes_one_in = plan.network.spikes_one_in;
         core.network.short_one_in = plan.network.short_one_in;
@@ -174,8 +194,9 @@ where
     // Destructors run here.
     catch(&world, || world.end());
     watch.set(None);
-    let history = std::mem::take(&mut world.core().history);
-    Outcome { history, faults: plan.faults.len(), virtual_time }
+    let mut core = world.core();
+    let history = std::mem::take(&mut core.history);
+    (Outcome { history, faults: plan.faults.len(), virtual_time }, core.director.take())
 }
 
 /// Starts each process of a plan at its time.
@@ -238,6 +259,7 @@ fn judge<S: PlanStep>(world: &World, plan: &Plan<S>) {
         }
         End::Livelock => LIVELOCK.to_owned(),
         End::Panic(text) => text,
+        End::Known => return,
     };
     world.record(What::Violation(text + when));
 }

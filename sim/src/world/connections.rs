@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::time::{Nanos, Pid};
 
 /// A direction on a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Direction {
     /// Requests.
     ToServer,
@@ -152,6 +152,17 @@ pub(crate) struct Arrival {
 impl Network {
     pub(super) fn link(&self, pid: Pid, member: usize) -> Link {
         self.links.get(&(pid, member)).copied().unwrap_or_default()
+    }
+
+    /// The process of a connection, and the number of its connections before that one.
+    pub(super) fn number_of(&self, id: usize) -> (Pid, usize) {
+        let pid = self.connections[id].pid;
+        (pid, self.connections[..id].iter().filter(|c| c.pid == pid).count())
+    }
+
+    /// Whether a process has a connection, as far as it knows.
+    pub(crate) fn is_connected(&self, pid: Pid) -> bool {
+        self.connections.iter().any(|c| c.pid == pid && !c.is_dropped && c.inbox_end.is_none())
     }
 
     /// Whether a process has a trap that has not sprung.

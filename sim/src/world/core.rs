@@ -17,6 +17,7 @@ use fastrand::Rng;
 
 use super::{
     connections::{Arrival, Network},
+    directed::Director,
     disturbances::{Apart, Disturbances},
     history::History,
     process::Process,
@@ -34,6 +35,8 @@ pub(super) type Action = Box<dyn FnOnce() + Send>;
 pub(crate) struct Core {
     /// Draws the choices of the scheduler and of the network.
     pub(crate) rng: Rng,
+    /// Takes these choices in place of `rng`, in a directed run.
+    pub(crate) director: Option<Box<Director>>,
     /// By time, and then in the order in which they were scheduled.
     pub(super) queue: BTreeMap<(Nanos, u64), Event>,
     sequence: u64,
@@ -50,6 +53,8 @@ pub(crate) struct Core {
     pub(super) uses: BTreeMap<u64, (Pid, Vec<String>)>,
     /// The last number that was used in a name.
     pub(super) names: u64,
+    /// The process that is being polled.
+    pub(super) polled: Option<Pid>,
     /// One in this many polls is put off; 0: none.
     pub(crate) puts_off_one_in: u32,
     /// The number of polls and events so far.
@@ -70,8 +75,8 @@ pub(super) struct Task {
 pub(crate) enum Event {
     /// A task whose poll was put off.
     Poll(TaskId),
-    /// A timer is due.
-    Wake(Waker),
+    /// A timer of a process is due.
+    Wake(Pid, Waker),
     /// Something arrives at an end of a connection.
     Arrival(Arrival),
     /// A fault begins or ends, a process starts.
@@ -104,6 +109,7 @@ impl Core {
     pub(super) fn new(seed: u64, servers: Servers) -> Self {
         Self {
             rng: Rng::with_seed(seed),
+            director: None,
             queue: BTreeMap::new(),
             sequence: 0,
             tasks: BTreeMap::new(),
@@ -116,6 +122,7 @@ impl Core {
             severed_at_grant: BTreeMap::new(),
             uses: BTreeMap::new(),
             names: 0,
+            polled: None,
             puts_off_one_in: 0,
             steps: 0,
             shows_frames: false,
@@ -214,6 +221,16 @@ impl Core {
     /// The processes that still have tasks.
     pub(crate) fn processes_with_tasks(&self) -> BTreeSet<Pid> {
         self.tasks.values().map(|task| task.pid).collect()
+    }
+
+    /// Which of the ready tasks is polled next.
+    pub(super) fn choose_task(&mut self, ready: &[TaskId]) -> usize {
+        let Some(director) = &mut self.director else { return self.rng.usize(..ready.len()) };
+        let pid_of = |id: &TaskId| self.tasks.get(id).map(|task| task.pid);
+        let Some(first) = ready.iter().filter_map(pid_of).min() else { return 0 };
+        let of_first = ready.iter().copied().filter(|id| pid_of(id) == Some(first));
+        let next = director.next_task(first, of_first);
+        ready.iter().position(|id| Some(*id) == next).unwrap_or(0)
     }
 
     /// Lets the time of the servers go on.

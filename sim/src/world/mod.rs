@@ -7,6 +7,7 @@
 pub mod check;
 pub(crate) mod connections;
 pub(crate) mod core;
+pub(crate) mod directed;
 pub(crate) mod disturbances;
 pub mod history;
 mod network;
@@ -35,6 +36,7 @@ use docent_session::planted;
 use self::{
     check::{Check, Checks, View},
     core::{Core, Event, Task, TaskFuture, TaskId, TaskWaker, lock},
+    directed::Directed,
     history::{History, What},
     process::{Death, Process, ProcessState},
     servers::Servers,
@@ -83,6 +85,8 @@ pub enum End {
     Livelock,
     /// A task panicked: its message and place.
     Panic(String),
+    /// Another run has gone on from this state.
+    Known,
 }
 
 /// The number of steps at one instant above which the run counts as a livelock.
@@ -148,6 +152,10 @@ impl World {
     /// A number that is in no other name of this run.
     pub(crate) fn next_number(&self) -> u64 {
         let mut core = self.core();
+        let polled = core.polled;
+        if let Some(director) = &mut core.director {
+            return director.next_number(polled);
+        }
         core.names += 1;
         core.names
     }
@@ -227,6 +235,11 @@ impl World {
             if done(self) {
                 return End::Reached;
             }
+            match self.direct() {
+                Directed::Nothing => {}
+                Directed::Moved => continue,
+                Directed::Known => return End::Known,
+            }
             let mut core = self.core();
             let event = core.queue.first_key_value().map(|((at, _), _)| *at);
             let alarm = core.servers.alarm();
@@ -244,6 +257,10 @@ impl World {
             if core.steps > STEPS {
                 return End::Livelock;
             }
+            if core.director.is_some() && event == Some(next) {
+                // A move.
+                continue;
+            }
             if event == Some(next) {
                 let Some((_, event)) = core.queue.pop_first() else { continue };
                 drop(core);
@@ -257,7 +274,7 @@ impl World {
     fn handle(&self, event: Event) {
         match event {
             Event::Poll(id) => lock(&self.inner.ready).push(id),
-            Event::Wake(waker) => waker.wake(),
+            Event::Wake(_, waker) => waker.wake(),
             Event::Arrival(arrival) => self.core().arrive(self.elapsed(), arrival),
             Event::Action(action) => action(),
         }
@@ -271,7 +288,7 @@ impl World {
             if ready.is_empty() {
                 return None;
             }
-            let at = core.rng.usize(..ready.len());
+            let at = core.choose_task(&ready);
             let id = ready.swap_remove(at);
             drop(ready);
             let Some((pid, starved_until)) =
@@ -304,12 +321,14 @@ impl World {
         core.steps += 1;
         let task = core.tasks.get_mut(&id)?;
         let mut future = task.future.take()?;
-        let waker = Arc::clone(&task.waker);
+        let (pid, waker) = (task.pid, Arc::clone(&task.waker));
+        core.polled = Some(pid);
         drop(core);
         waker.is_queued.store(false, Ordering::Relaxed);
         let waker = Waker::from(waker);
         let mut context = Context::from_waker(&waker);
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context)));
+        self.core().polled = None;
         match polled {
             Ok(Poll::Pending) => {
                 if let Some(task) = self.core().tasks.get_mut(&id) {

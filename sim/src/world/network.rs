@@ -24,6 +24,9 @@ impl Core {
         direction: Direction,
         segment: Segment,
     ) {
+        if let Some(director) = &mut self.director {
+            return director.send(connection, direction, segment);
+        }
         let (delay, spikes) = (self.network.delay.max(2), self.network.spikes_one_in);
         let mut wait = self.rng.u64(delay / 2..=delay);
         if spikes > 0 && self.rng.u32(..spikes) == 0 {
@@ -94,6 +97,10 @@ impl Core {
     fn hand_over(&mut self, now: Duration, id: usize, direction: Direction, segment: Segment) {
         if let Segment::Data(data) = &segment {
             self.show_frames(now, id, direction, data);
+        }
+        if let (Direction::ToClient, Some(director)) = (direction, &mut self.director) {
+            let (pid, number) = self.network.number_of(id);
+            director.note_input(pid, (nanos(now), number, format!("{segment:?}")));
         }
         let c = &mut self.network.connections[id];
         match (direction, segment) {
@@ -180,6 +187,9 @@ impl Core {
     pub(crate) fn flush(&mut self, now: Duration) {
         let changes = self.servers.ensemble.take_changes();
         let granted = self.severed_by(&changes);
+        if let Some(director) = &mut self.director {
+            director.note_changes(nanos(now), &changes);
+        }
         self.servers.truth.add(nanos(now), changes);
         while let Some(server) = self.servers.ensemble.poll_ready() {
             let id = self.network.by_server.get(&server).copied();

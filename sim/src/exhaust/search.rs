@@ -1,0 +1,234 @@
+//! The search: all schedules of a scope, those with the fewest choices other than the first one before the others.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::PoisonError,
+    time::{Duration, Instant},
+};
+
+use super::{Schedule, Scope};
+use crate::{
+    run::{Outcome, Watch},
+    world::directed::{Choice, KnownStates},
+};
+
+/// A broken rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The rule.
+    pub rule: String,
+    /// A schedule that breaks it. None has fewer choices other than the first one.
+    pub schedule: Schedule,
+}
+
+/// The result of a search, and its sums.
+#[derive(Debug, Default, Clone)]
+pub struct Report {
+    /// The name of the scope.
+    pub scope: String,
+    /// The runs.
+    pub schedules: u64,
+    /// The different states with a move.
+    pub states: usize,
+    /// The scripts that were not run: 0 if the search is complete.
+    pub left: usize,
+    /// The rule that ended the search.
+    pub found: Option<Found>,
+    /// Real time.
+    pub took: Duration,
+}
+
+impl Report {
+    /// Whether there is no other schedule.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.left == 0 && self.found.is_none()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (schedules, states) = (thousands(self.schedules), thousands(self.states as u64));
+        write!(f, "{}: {schedules} schedules, {states} states, ", self.scope)?;
+        if self.is_complete() {
+            write!(f, "complete, ")?;
+        } else {
+            write!(f, "incomplete: {} branches left, ", thousands(self.left as u64))?;
+        }
+        let minutes = self.took.as_secs_f64() / 60.0;
+        write!(f, "{} violations, {minutes:.1} min", u8::from(self.found.is_some()))
+    }
+}
+
+/// The scripts still to run, by the number of their choices other than the first one.
+#[derive(Default)]
+struct Scripts(BTreeMap<usize, Vec<Box<[u8]>>>);
+
+impl Scripts {
+    fn pop(&mut self) -> Option<Vec<u8>> {
+        let mut first = self.0.first_entry()?;
+        let script = first.get_mut().pop();
+        if first.get().is_empty() {
+            first.remove();
+        }
+        script.map(Vec::from)
+    }
+
+    fn len(&self) -> usize {
+        self.0.values().map(Vec::len).sum()
+    }
+
+    /// Adds a script for each alternative behind the first `from` choices of a run.
+    fn add(&mut self, taken: &[Choice], from: usize) {
+        let choices: Vec<u8> = taken.iter().map(|(choice, _)| *choice).collect();
+        let deviations = choices.iter().filter(|choice| **choice > 0).count();
+        for (at, (_, alternatives)) in taken.iter().enumerate().skip(from) {
+            for other in 1..*alternatives {
+                let script = choices[..at].iter().copied().chain([other]).collect();
+                self.0.entry(deviations + 1).or_default().push(script);
+            }
+        }
+    }
+}
+
+/// Runs all schedules of a scope until a rule is broken, or the time is over. A planted fault must break a rule of its own.
+pub fn search(
+    scope: &Scope,
+    limit: Option<Duration>,
+    breaks: impl Fn(&str) -> bool,
+    mut progress: impl FnMut(&Report),
+) -> Report {
+    let (start, known) = (Instant::now(), KnownStates::default());
+    let states = || known.lock().unwrap_or_else(PoisonError::into_inner).len();
+    let mut report = Report { scope: scope.name.clone(), ..Report::default() };
+    let mut scripts = Scripts::default();
+    let mut next = Some(Vec::new());
+    while let Some(script) = next {
+        let from = script.len();
+        let (outcome, taken) = scope.run(script, KnownStates::clone(&known), &Watch::default());
+        report.schedules += 1;
+        scripts.add(&taken, from);
+        (report.took, report.states) = (start.elapsed(), states());
+        report.found = broken(scope, &outcome, &taken, &breaks);
+        if report.found.is_some() || limit.is_some_and(|limit| report.took > limit) {
+            break;
+        }
+        if report.schedules % 1_000 == 0 {
+            report.left = scripts.len();
+            progress(&report);
+        }
+        next = scripts.pop();
+    }
+    report.left = scripts.len();
+    report
+}
+
+fn broken(
+    scope: &Scope,
+    outcome: &Outcome,
+    taken: &[Choice],
+    breaks: impl Fn(&str) -> bool,
+) -> Option<Found> {
+    let rule = outcome.history.violations().find(|rule| breaks(rule))?.to_owned();
+    let mut choices: Vec<u8> = taken.iter().map(|(choice, _)| *choice).collect();
+    // Behind its end, a script goes on with first choices.
+    let end = choices.iter().rposition(|choice| *choice > 0).map_or(0, |at| at + 1);
+    choices.truncate(end);
+    let (scope, plant) = (scope.name.clone(), scope.plan.plant.clone());
+    Some(Found { rule, schedule: Schedule { scope, plant, choices } })
+}
+
+/// A number with commas.
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut groups: Vec<_> = digits.as_bytes().rchunks(3).map(String::from_utf8_lossy).collect();
+    groups.reverse();
+    groups.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashSet};
+
+    use fastrand::Rng;
+
+    use super::{KnownStates, Scope, Watch, thousands};
+    use crate::{run, world::directed::Place};
+
+    #[test]
+    fn numbers_have_commas() {
+        let texts = [0, 999, 1_000, 1_234_567].map(thousands);
+        assert_eq!(texts, ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    /// Otherwise a run that ends at a known state would lose what follows.
+    #[test]
+    fn a_state_and_a_move_decide_the_next_state() {
+        let (mut next, mut met, mut rng) = (BTreeMap::new(), 0, Rng::with_seed(1));
+        for _ in 0..400 {
+            let scope = Scope::named("mutex-2-lost-1").unwrap();
+            let script = (0..200).map(|_| rng.u8(..)).map(|of| if of < 128 { 0 } else { of });
+            let director = scope.director(script.collect(), KnownStates::default());
+            let (outcome, director) = run::run_directed(&scope.plan, &Watch::default(), director);
+            assert!(outcome.is_good(), "{}", outcome.history);
+            for pair in director.path.windows(2) {
+                let [(state, place), (after, _)] = pair else { continue };
+                let is_fault = format!("{place:?}") == "World";
+                if let Some(before) = next.insert((*state, *place), *after).filter(|_| !is_fault) {
+                    met += 1;
+                    assert_eq!(before, *after, "{place:?} in\n{}", outcome.history);
+                }
+            }
+        }
+        assert!(met > 1_000, "{met} moves were met again, of {}", next.len());
+    }
+
+    /// Runs a scope with all orders of moves that commute, or without. Returns all states, and where each move leads from each.
+    fn explore(name: &str, leaves_nothing_out: bool) -> (HashSet<u64>, Moves) {
+        let scope = Scope::named(name).unwrap();
+        let (known, mut scripts) = (KnownStates::default(), super::Scripts::default());
+        let (mut next, mut moves) = (Some(Vec::new()), Moves::new());
+        while let Some(script) = next {
+            let from = script.len();
+            let mut director = scope.director(script, KnownStates::clone(&known));
+            director.leaves_nothing_out = leaves_nothing_out;
+            let (_, director) = run::run_directed(&scope.plan, &Watch::default(), director);
+            for pair in director.path.windows(2) {
+                let [(state, place), (after, _)] = pair else { continue };
+                moves.entry(*state).or_default().insert(*place, *after);
+            }
+            scripts.add(&director.taken, from);
+            next = scripts.pop();
+        }
+        let known = known.lock().unwrap().clone();
+        (known, moves)
+    }
+
+    type Moves = BTreeMap<u64, BTreeMap<Place, u64>>;
+
+    #[test]
+    fn moves_that_are_left_out_lose_no_state() {
+        for name in ["mutex-2", "increment-lost-1"] {
+            let ((all, moves), (found, _)) = (explore(name, true), explore(name, false));
+            assert!(all.len() > 1_000);
+            assert_eq!(all, found, "{name}");
+            let mut squares = 0;
+            for from in moves.values() {
+                for (one, other) in
+                    from.keys().flat_map(|one| from.keys().map(move |to| (*one, *to)))
+                {
+                    let end = |first, second| moves.get(from.get(&first)?)?.get(&second);
+                    if one < other
+                        && one.commutes_with(other)
+                        && let (Some(a), Some(b)) = (end(one, other), end(other, one))
+                    {
+                        squares += 1;
+                        assert_eq!(a, b, "{name}: {one:?} and {other:?}");
+                    }
+                }
+            }
+            assert!(squares > 1_000, "{name}: {squares}");
+        }
+    }
+}
