@@ -396,7 +396,8 @@ impl Config {
     }
 
     /// Adds credentials, as [`Credential::new`], to those that are sent to each server after the handshake, before any
-    /// request.
+    /// request. If a server refuses them, the client ends, and its calls fail with [`AuthFailed`](ErrorKind::AuthFailed);
+    /// the text names the scheme.
     #[must_use]
     pub fn with_auth(mut self, scheme: &str, auth: &[u8]) -> Self {
         self.session.credentials.push(Credential::new(scheme, auth));

@@ -133,7 +133,8 @@ impl Config {
     /// * `ConnectionLoss`: no server accepted the session within the
     ///   [connection timeout](Self::with_connection_timeout), 15 s by default; the text contains the failure of the last
     ///   attempt. At once, if client and server [do not agree on TLS](Error::is_tls_mismatch), for every server.
-    /// * `AuthFailed`: a server refused credentials; the text names them.
+    /// * `AuthFailed`: a server refused the SASL credential; the text names it. [Other credentials](Self::with_auth) are
+    ///   answered behind the session: a client whose credentials are refused ends, and its calls fail with this error.
     ///
     /// # Cancel safety
     ///

@@ -62,6 +62,15 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
     }
 
+    /// The scheme of the credentials that the next reply is for, as an error names it.
+    pub(super) fn credentials_in_question(&self) -> String {
+        let answered = self.config.credentials.len().checked_sub(self.auth_pending.len());
+        let credential = answered.and_then(|answered| self.config.credentials.get(answered));
+        let scheme =
+            credential.map(|credential| format!(" of the scheme \"{}\"", credential.scheme()));
+        scheme.unwrap_or_default()
+    }
+
     // Waits for a usable connection.
 
     /// Sets when all that waits for a usable connection fails.

@@ -243,7 +243,12 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                 Some(pending) => self.complete(pending.token, Ok(Reply::empty(header.zxid))),
                 None => self.connection.give_up("an unexpected reply to credentials"),
             },
-            xid::AUTH => self.refuse_authentication("the server refused the credentials"),
+            xid::AUTH => {
+                let name = self.credentials_in_question();
+                self.refuse_authentication(format_args!(
+                    "the server refused the credentials{name}"
+                ));
+            }
             _ => match self.watches_pending.pop_front() {
                 Some(batch) => self.watches_set(batch, header.err, false),
                 None => self.connection.give_up("an unexpected reply to setWatches"),

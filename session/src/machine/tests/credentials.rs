@@ -104,6 +104,25 @@ fn refused_credentials_end_the_client() {
     assert_eq!(scenario.machine.poll_connect(scenario.now), Connect::Ended);
 }
 
+// Case (Found in docent itself): the error of refused credentials did not say which ones.
+#[test]
+fn the_scheme_of_refused_credentials_is_named() {
+    let config = config().with_auth("first", b"u:secret").with_auth("second", b"u:secret");
+    for answered in 0..3 {
+        let mut scenario = Scenario::connected_with(config.clone());
+        scenario.add_auth("third", b"u:secret", 1);
+        scenario.flush();
+        for _ in 0..answered {
+            scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
+        }
+        scenario.reply(xid::AUTH, 0, ErrorCode::AuthFailed, b"");
+        let error = scenario.machine.refusal().to_string();
+        let scheme = ["first", "second", "third"][answered];
+        let text = format!("the server refused the credentials of the scheme \"{scheme}\"");
+        assert!(error.ends_with(&text), "{error}");
+    }
+}
+
 /// The server answers pings only; the late reply is dropped, and those of later credentials reach their callers.
 // Case (Found in docent itself): `add_auth` waited for ever behind a server that answers only
 // pings, with a request timeout, too.
