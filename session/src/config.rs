@@ -231,7 +231,8 @@ impl Config {
     }
 
     /// Sets the size of the largest reply, in bytes. A larger reply fails its own request only, with
-    /// [`ReplyTooLarge`](ErrorKind::ReplyTooLarge). Default 16 MiB, because servers do not limit replies.
+    /// [`ReplyTooLarge`](ErrorKind::ReplyTooLarge). Default 16 MiB, because servers do not limit replies. Events and the
+    /// tokens of SASL are no replies: they are received up to 1,048,575 bytes in any case.
     ///
     /// A larger reply is still received, to be skipped. A reply of any size that takes longer than the [session
     /// timeout](Self::with_session_timeout) to arrive ends the session.
