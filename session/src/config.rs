@@ -6,6 +6,8 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use docent_protocol::{FrameTooLarge, frame};
+
 #[cfg(feature = "tokio")]
 pub use crate::driver::Candidate;
 use crate::{Error, ErrorKind, SessionToken, machine::Settings};
@@ -92,6 +94,12 @@ const HANDSHAKE_REPLY_SIZE: usize = 37;
 
 /// The size of a read of `/`, in bytes: the header, the path with its length, and the watch flag.
 const READ_OF_ROOT_SIZE: usize = 14;
+
+/// The size of the longest password of a session that fits into a handshake, in bytes: beside it are four numbers, its
+/// length, and a flag.
+///
+/// Source: `ConnectRequest` in `zookeeper.jute`.
+const LONGEST_PASSWORD: usize = frame::DEFAULT_LIMIT - 29;
 
 impl Config {
     /// The defaults, for these servers.
@@ -214,7 +222,8 @@ impl Config {
     /// Sets the size of the largest request, in bytes: the `jute.maxbuffer` of the servers. A larger request fails with
     /// [`RequestTooLarge`](ErrorKind::RequestTooLarge) and is not sent. Default 1,048,575 (theirs).
     ///
-    /// Less than 14, the size of a read of `/`, is not allowed: no node could be read or written.
+    /// Less than 14, the size of a read of `/`, is not allowed: no node could be read or written. Nor are
+    /// [credentials](Self::with_auth) whose request is larger.
     #[must_use]
     pub const fn with_max_request_bytes(mut self, bytes: usize) -> Self {
         self.session.max_request_bytes = bytes;
@@ -222,7 +231,8 @@ impl Config {
     }
 
     /// Sets the size of the largest reply, in bytes. A larger reply fails its own request only, with
-    /// [`ReplyTooLarge`](ErrorKind::ReplyTooLarge). Default 16 MiB, because servers do not limit replies.
+    /// [`ReplyTooLarge`](ErrorKind::ReplyTooLarge). Default 16 MiB, because servers do not limit replies. Events and the
+    /// tokens of SASL are no replies: they are received up to 1,048,575 bytes in any case.
     ///
     /// A larger reply is still received, to be skipped. A reply of any size that takes longer than the [session
     /// timeout](Self::with_session_timeout) to arrive ends the session.
@@ -286,6 +296,24 @@ impl Config {
         at_least("max_reply_bytes", replies, HANDSHAKE_REPLY_SIZE, handshake)?;
         at_least("max_requests", settings.max_requests, 1, "or every call would be refused")?;
         at_least("max_pending_bytes", settings.max_pending_bytes, 1, "or every call would wait")?;
+        for credential in &settings.credentials {
+            credential.check_size(requests).map_err(|FrameTooLarge { len, limit }| {
+                let scheme = credential.scheme();
+                invalid(format_args!(
+                    "the credentials of the scheme \"{scheme}\" make a request of {len} bytes: \
+                     expected at most {limit}, max_request_bytes"
+                ))
+            })?;
+        }
+        if let Some(session) = &settings.session {
+            let len = session.password().len();
+            if len > LONGEST_PASSWORD {
+                return Err(invalid(format_args!(
+                    "the password of the session has {len} bytes: expected at most {LONGEST_PASSWORD}, \
+                     and 16 of a session that a server has created"
+                )));
+            }
+        }
         #[cfg(feature = "sasl")]
         if let Some(error) = &self.invalid_sasl {
             return Err(error.clone());
@@ -302,7 +330,8 @@ impl Config {
     }
 
     /// Sets an existing session to resume, of this or another process. Default `None`: a new session is created. If
-    /// another client uses the session, the two disconnect each other repeatedly.
+    /// another client uses the session, the two disconnect each other repeatedly. A password that fits into no handshake,
+    /// of about a megabyte, is not allowed.
     #[must_use]
     pub fn with_session(mut self, session: impl Into<Option<SessionToken>>) -> Self {
         self.session.session = session.into();
@@ -368,7 +397,8 @@ impl Config {
     }
 
     /// Adds credentials, as [`Credential::new`], to those that are sent to each server after the handshake, before any
-    /// request.
+    /// request. If a server refuses them, the client ends, and its calls fail with [`AuthFailed`](ErrorKind::AuthFailed);
+    /// the text names the scheme.
     #[must_use]
     pub fn with_auth(mut self, scheme: &str, auth: &[u8]) -> Self {
         self.session.credentials.push(Credential::new(scheme, auth));
@@ -564,6 +594,27 @@ mod tests {
         refused("one:0x", "0x");
         #[cfg(not(feature = "dns-srv"))]
         refused("dns-srv://zk.example", "requires the feature dns-srv");
+    }
+
+    // Case (Found in docent itself): credentials above the servers' limit were sent on each connection, which each server
+    // closed; a session's password that fits into no handshake was an attempt that timed out, for ever. `connect` or the
+    // calls failed with "the server closed the connection" or "the attempt timed out".
+    #[test]
+    fn credentials_and_passwords_that_no_server_reads_are_refused() {
+        // Header, type, and two lengths.
+        let beside = 8 + 4 + 4 + 4;
+        let with = |len| config().with_max_request_bytes(100).with_auth("digest", &vec![b'x'; len]);
+        with(100 - beside - "digest".len()).validate().unwrap();
+        let error = with(100 - beside - "digest".len() + 1).validate().unwrap_err();
+        let text = "the scheme \"digest\" make a request of 101 bytes: expected at most 100";
+        assert!(error.to_string().contains(text), "{error}");
+        let with = |len| config().with_session(SessionToken::new(1, &vec![0; len], 0));
+        with(LONGEST_PASSWORD).validate().unwrap();
+        let error = with(LONGEST_PASSWORD + 1).validate().unwrap_err();
+        assert!(error.to_string().contains("password of the session has 1048547 bytes"), "{error}");
+        for error in [error, with(2_000_000).validate().unwrap_err()] {
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        }
     }
 
     #[cfg(feature = "sasl")]

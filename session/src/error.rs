@@ -143,7 +143,8 @@ pub enum ErrorKind {
     SessionExpired,
     /// Authentication was refused. The client has ended and cannot be used again.
     AuthFailed,
-    /// The client was closed.
+    /// The client was closed. The text has the reason if that was not by `close`: its session was detached, or the runtime
+    /// that it was started in has ended.
     Closed,
     /// No reply within the time limit.
     OperationTimeout,

@@ -33,6 +33,7 @@ impl Client {
     /// # Errors
     ///
     /// `AuthFailed` when the server refuses them. The client has then ended and cannot be used again, as in Java.
+    /// `RequestTooLarge` above [`max_request_bytes`](crate::Config::with_max_request_bytes): nothing is sent or kept.
     /// `ConnectionLoss` when there is no usable connection for the [connection
     /// timeout](crate::Config::with_connection_timeout), `OperationTimeout` when there is no reply within the [request
     /// timeout](crate::Config::with_request_timeout), if there is one: they are sent on the next connection all the same.

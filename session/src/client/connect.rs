@@ -52,7 +52,7 @@ impl Client {
         config.connect().await
     }
 
-    /// Waits until there is a connection with an accepted session.
+    /// Waits until there is a connection with an accepted session. Zero does not wait.
     ///
     /// # Errors
     ///
@@ -98,6 +98,8 @@ impl Client {
             (pin!(connected), pin!(timer(&*self.handle.runtime, within)));
         let connected = poll_fn(|cx| match connected.as_mut().poll(cx) {
             Poll::Ready(result) => Poll::Ready(Some(result)),
+            // A timer takes a moment in any case.
+            Poll::Pending if within.is_zero() => Poll::Ready(None),
             Poll::Pending => time.as_mut().poll(cx).map(|_| None),
         });
         match connected.await {
@@ -133,7 +135,8 @@ impl Config {
     /// * `ConnectionLoss`: no server accepted the session within the
     ///   [connection timeout](Self::with_connection_timeout), 15 s by default; the text contains the failure of the last
     ///   attempt. At once, if client and server [do not agree on TLS](Error::is_tls_mismatch), for every server.
-    /// * `AuthFailed`: a server refused credentials; the text names them.
+    /// * `AuthFailed`: a server refused the SASL credential; the text names it. [Other credentials](Self::with_auth) are
+    ///   answered behind the session: a client whose credentials are refused ends, and its calls fail with this error.
     ///
     /// # Cancel safety
     ///

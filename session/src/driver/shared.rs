@@ -352,7 +352,7 @@ impl Shared {
     pub(crate) fn detach(&self) -> Option<SessionToken> {
         let (token, _dropped) = self.with_locked(|locked| {
             let token = locked.machine.session_token();
-            locked.machine.abandon();
+            locked.machine.abandon_because("its session was detached");
             (token, locked.last_connection.take())
         });
         token

@@ -522,7 +522,7 @@ impl Drop for Driver {
     /// closeSession) are written as far as the socket accepts them at once.
     fn drop(&mut self) {
         let last = self.stream.take().and_then(|stream| self.end_with(stream));
-        self.locked(|machine| machine.abandon());
+        self.locked(|machine| machine.abandon_because(why_dropped()));
         #[cfg(feature = "metrics")]
         {
             let metrics = self.locked(|machine| machine.metrics());
@@ -567,10 +567,19 @@ impl Driver {
                     locked.last_connection = Some(connection);
                 }
             }
-            locked.machine.abandon();
+            locked.machine.abandon_because(why_dropped());
             self.outputs.collect(&mut locked.machine);
             return last;
         }
+    }
+}
+
+/// Why the task was dropped before the end of its session.
+fn why_dropped() -> &'static str {
+    if std::thread::panicking() {
+        "its task has panicked, or its runtime has ended in a panic"
+    } else {
+        "the runtime that it was started in has ended"
     }
 }
 

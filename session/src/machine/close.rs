@@ -69,8 +69,13 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 
     /// Ends the session immediately, without informing a server: the driver has gone.
     pub fn abandon(&mut self) {
+        self.end(ErrorKind::Closed, &Error::new(ErrorKind::Closed, Outcome::Unknown));
+    }
+
+    /// As [`abandon`](Self::abandon), with the reason for callers: the program has not closed the client.
+    pub(crate) fn abandon_because(&mut self, why: &str) {
         let error = Error::new(ErrorKind::Closed, Outcome::Unknown);
-        self.end(ErrorKind::Closed, &error);
+        self.end(ErrorKind::Closed, &error.with_detail(why));
     }
 
     /// Writes a closeSession for a driver that can no longer send for the session, if there is a session to close and
@@ -169,9 +174,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             Some(detail) => Error::new(kind, outcome).with_detail(detail),
             None => Error::new(kind, outcome),
         };
-        if detail.is_some() {
-            self.last_failure = Some(failure(Outcome::Unknown).with_source_of(Some(error)));
-        }
+        // An earlier failure is not the reason.
+        self.last_failure = detail.map(|_| failure(Outcome::Unknown).with_source_of(Some(error)));
         self.fail_sent(&failure(Outcome::Unknown));
         self.fail_unsent(&failure(Outcome::NotApplied));
         for token in self.requests.take_waiters() {

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use docent_protocol::{frame, operation::Auth, request::AuthRequest, xid};
+use docent_protocol::{FrameTooLarge, frame, operation::Auth, request::AuthRequest, xid};
 
 use super::{
     answers::Answers,
     requests::TimedOut,
     session::{PendingAuth, Session},
     settings::Credential,
+    submit::too_large,
 };
 use crate::{
     Error, ErrorKind, Outcome,
@@ -18,16 +19,21 @@ use crate::{
 impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Adds credentials: sends them to this server now, and to every later server before all else. The reply is
     /// delivered with `token`, or an error if there is no usable connection for the connection timeout; they are sent on
-    /// the next one all the same, as after the request timeout. `now` is not asked for on a usable connection without a
-    /// request timeout.
+    /// the next one all the same, as after the request timeout. Credentials above
+    /// [`max_request_bytes`](crate::Config::with_max_request_bytes) are refused: a server closes each connection that carries
+    /// them. `now` is not asked for on a usable connection without a request timeout.
     pub fn add_auth(&mut self, credential: Credential, token: T, now: impl Fn() -> Instant) {
         if self.is_ended() || self.is_closing() {
             return self.complete(Some(token), Err(self.refusal()));
         }
-        if self.is_connected() {
-            put_auth(self.connection.control_mut(), &credential);
-        }
         // Without a connection, it is sent with the other credentials on the next one.
+        let mut unsent = Vec::new();
+        let is_connected = self.is_connected();
+        let out = if is_connected { self.connection.control_mut() } else { &mut unsent };
+        if let Err(error) = put_auth(out, self.config.max_request_bytes, &credential) {
+            self.refuse(Some(token), too_large(error));
+            return;
+        }
         let is_usable = self.connection.is_usable();
         let expires = if is_usable { NEVER } else { now() + self.config.connection_timeout };
         let deadline = self.config.request_timeout.map_or(NEVER, |timeout| now() + timeout);
@@ -41,7 +47,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Queues all credentials, on a new connection.
     pub(super) fn send_credentials(&mut self) {
         for credential in &self.config.credentials {
-            put_auth(self.connection.control_mut(), credential);
+            // Those of the configuration were validated with it.
+            let _ = put_auth(self.connection.control_mut(), usize::MAX, credential);
         }
         // Replies come in this order; the last ones are those whose callers still wait.
         while self.auth_pending.len() < self.config.credentials.len() {
@@ -53,6 +60,15 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                 number: 0,
             });
         }
+    }
+
+    /// The scheme of the credentials that the next reply is for, as an error names it.
+    pub(super) fn credentials_in_question(&self) -> String {
+        let answered = self.config.credentials.len().checked_sub(self.auth_pending.len());
+        let credential = answered.and_then(|answered| self.config.credentials.get(answered));
+        let scheme =
+            credential.map(|credential| format!(" of the scheme \"{}\"", credential.scheme()));
+        scheme.unwrap_or_default()
     }
 
     // Waits for a usable connection.
@@ -123,12 +139,18 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 }
 
-fn put_auth(out: &mut Vec<u8>, credential: &Credential) {
+impl Credential {
+    /// Checks that its request has at most `limit` bytes.
+    pub(crate) fn check_size(&self, limit: usize) -> Result<(), FrameTooLarge> {
+        put_auth(&mut Vec::new(), limit, self)
+    }
+}
+
+fn put_auth(out: &mut Vec<u8>, limit: usize, credential: &Credential) -> Result<(), FrameTooLarge> {
     let auth = Auth(AuthRequest {
         auth_type: 0,
         scheme: credential.scheme().into(),
         auth: Some(credential.auth()),
     });
-    // The server refuses a credential above its limit by closing the connection.
-    let _ = frame::put_operation(out, usize::MAX, xid::AUTH, &auth);
+    frame::put_operation(out, limit, xid::AUTH, &auth)
 }

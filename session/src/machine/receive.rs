@@ -72,7 +72,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             self.metrics.bytes_received += short as u64;
             input.advance(short);
             if !self.receives()
-                || !(self.receive_long_frame(now, input) || self.receive_part(input))
+                || !(self.receive_long_frame(now, input, self.config.max_reply_bytes)
+                    || self.receive_part(now, input))
             {
                 break;
             }
@@ -129,10 +130,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Takes the frame at the front if it is long, complete and within the limit. Returns whether it did.
-    fn receive_long_frame(&mut self, now: Instant, input: &mut BytesMut) -> bool {
-        let Ok(Some((payload, _))) = frame::split(input, self.config.max_reply_bytes) else {
-            return false;
-        };
+    fn receive_long_frame(&mut self, now: Instant, input: &mut BytesMut, limit: usize) -> bool {
+        let Ok(Some((payload, _))) = frame::split(input, limit) else { return false };
         let whole = frame::LENGTH_SIZE + payload.len();
         self.metrics.bytes_received += whole as u64;
         // The buffer may be twice the size of a frame that it was made for. For others this is no more than the minimum.
@@ -154,7 +153,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Handles input that does not begin with a complete frame within the limit. Returns whether anything was consumed.
-    fn receive_part(&mut self, input: &mut BytesMut) -> bool {
+    fn receive_part(&mut self, now: Instant, input: &mut BytesMut) -> bool {
         let len = match frame::length(input) {
             Ok(Some(len)) if len > self.config.max_reply_bytes => len,
             Ok(_) => return false,
@@ -179,6 +178,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         if input.len() < frame::LENGTH_SIZE + HEADER_SIZE {
             return false;
+        }
+        if len <= MAX_UNASKED && (self.connection.is_authenticating() || begins_with_event(input)) {
+            return self.receive_long_frame(now, input, MAX_UNASKED);
         }
         let Some(rest) = len.checked_sub(HEADER_SIZE) else {
             self.connection.give_up(format_args!("a frame of {len} bytes is too short"));
@@ -243,7 +245,12 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                 Some(pending) => self.complete(pending.token, Ok(Reply::empty(header.zxid))),
                 None => self.connection.give_up("an unexpected reply to credentials"),
             },
-            xid::AUTH => self.refuse_authentication("the server refused the credentials"),
+            xid::AUTH => {
+                let name = self.credentials_in_question();
+                self.refuse_authentication(format_args!(
+                    "the server refused the credentials{name}"
+                ));
+            }
             _ => match self.watches_pending.pop_front() {
                 Some(batch) => self.watches_set(batch, header.err, false),
                 None => self.connection.give_up("an unexpected reply to setWatches"),
@@ -465,6 +472,17 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             Err(error) => self.broken_stream(error),
         }
     }
+}
+
+/// The size of the largest event, and of the largest SASL token, that is received beyond the limit of replies, in bytes.
+/// Without an event the state of the watches is unknown, and without the token there is no connection. An event is little
+/// more than a path, and no longer path reaches a server.
+const MAX_UNASKED: usize = frame::DEFAULT_LIMIT;
+
+/// Whether the frame at the front is an event.
+fn begins_with_event(input: &[u8]) -> bool {
+    let xid = input.get(frame::LENGTH_SIZE..).and_then(|payload| payload.first_chunk());
+    xid.is_some_and(|xid| i32::from_be_bytes(*xid) == xid::NOTIFICATION)
 }
 
 /// Whether a reply with this error may come before those to earlier requests. Only the refusal of an operation that the

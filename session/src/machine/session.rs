@@ -406,11 +406,11 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
     }
 
-    /// The error of a call after the end: the session was closed, or authentication was refused.
+    /// The error of a call after the end, with its reason unless the client was closed.
     pub(crate) fn refusal(&self) -> Error {
         let kind = self.ended().unwrap_or(ErrorKind::Closed);
         match self.last_failure_text() {
-            Some(why) if kind != ErrorKind::Closed => {
+            Some(why) if self.is_ended() => {
                 Error::refused(kind, why).with_source_of(self.last_failure.as_ref())
             }
             _ => Error::new(kind, Outcome::NotApplied),

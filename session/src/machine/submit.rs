@@ -152,7 +152,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     #[cold]
-    fn refuse(&mut self, token: Option<T>, error: Error) -> bool {
+    pub(super) fn refuse(&mut self, token: Option<T>, error: Error) -> bool {
         self.metrics.refused += 1;
         if let Some(token) = &token {
             self.answers.note_queued(token, 0);
@@ -284,7 +284,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 }
 
 #[cold]
-fn too_large(FrameTooLarge { len, limit }: FrameTooLarge) -> Error {
+pub(super) fn too_large(FrameTooLarge { len, limit }: FrameTooLarge) -> Error {
     Error::refused(
         ErrorKind::RequestTooLarge,
         format_args!("{len} bytes, and the limit (jute.maxbuffer) is {limit}"),

@@ -97,7 +97,12 @@ async fn a_session_can_be_handed_over() {
     within_limit("an answer", call).await.unwrap();
     let pending = client.get_data("/b");
     let token = client.detach().unwrap();
-    assert_eq!(within_limit("its end", pending).await.unwrap_err().kind(), ErrorKind::Closed);
+    let error = within_limit("its end", pending).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    let later = within_limit("its end", client.get_data("/b")).await.unwrap_err();
+    for error in [error, later] {
+        assert!(error.to_string().contains("closed: its session was detached"), "{error}");
+    }
     // No closeSession is sent; the pending read may have been sent or not.
     while let Some((_, request)) = conn.maybe_request().await {
         assert_ne!(request, "CloseSession");

@@ -31,6 +31,19 @@ async fn a_silent_server_is_an_error_in_time() {
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
 }
 
+/// Whether or not a server is there.
+// Case (Found in docent itself): `connect` with a connection timeout of zero, which fails at once, did or did not connect,
+// as the timer of zero was early or late.
+#[tokio::test]
+async fn no_time_to_connect_is_none() {
+    let server = TestingServer::start().await.unwrap();
+    for _ in 0..20 {
+        let config = quick(&server.connect_string()).with_connection_timeout(Duration::ZERO);
+        let error = config.connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
+    }
+}
+
 /// A name that does not exist, in a list with a server that does.
 #[tokio::test]
 async fn a_name_without_an_address_is_passed_over() {

@@ -297,3 +297,24 @@ fn a_full_queue_does_not_keep_a_close_from_its_place_at_the_end() {
         assert_eq!(scenario.completions(), [(1, Ok(5)), (9, Ok(6))]);
     }
 }
+
+/// The reason of the end, if there is one, and nothing about earlier connections.
+#[test]
+fn only_the_end_itself_is_the_reason_of_later_failures() {
+    let text = |end: fn(&mut Scenario)| {
+        let mut scenario = Scenario::connected();
+        scenario.cut();
+        scenario.resume();
+        end(&mut scenario);
+        assert!(scenario.machine.is_ended());
+        scenario.machine.refusal().to_string()
+    };
+    let closed = |scenario: &mut Scenario| {
+        let until = scenario.now + ms(1000);
+        scenario.machine.close(None, until);
+        scenario.wait(ms(1000));
+    };
+    assert_eq!(text(closed), "the client is closed");
+    assert_eq!(text(|scenario| scenario.machine.abandon()), "the client is closed");
+    assert_eq!(text(|s| s.machine.abandon_because("it ends")), "the client is closed: it ends");
+}

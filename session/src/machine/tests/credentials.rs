@@ -59,6 +59,29 @@ fn a_caller_s_credentials_are_answered_behind_the_configured_ones_on_each_connec
     assert_eq!(scenario.completions(), [(2, Err((ErrorKind::AuthFailed, Outcome::NotApplied)))]);
 }
 
+/// With and without a connection; later credentials are sent and answered as ever.
+// Case (Found in docent itself): credentials above the servers' limit were sent, and again on each later connection, which
+// the server closed: one call with a long argument ended all others until the end of the client.
+#[test]
+fn credentials_above_the_limit_are_refused_and_never_sent() {
+    let refused = |token| (token, Err((ErrorKind::RequestTooLarge, Outcome::NotApplied)));
+    // Header, type, and two lengths.
+    let longest = 100 - (8 + 4 + 4 + 4) - "digest".len();
+    let mut scenario = Scenario::connected_with(config().with_max_request_bytes(100));
+    scenario.wire.clear();
+    scenario.add_auth("digest", &vec![b'x'; longest + 1], 1);
+    scenario.flush();
+    assert_eq!((scenario.completions(), scenario.xids()), (vec![refused(1)], vec![]));
+    scenario.cut();
+    scenario.add_auth("digest", &vec![b'x'; longest + 1], 2);
+    assert_eq!(scenario.completions(), [refused(2)]);
+    scenario.add_auth("digest", &vec![b'x'; longest], 3);
+    scenario.resume();
+    assert_eq!(scenario.xids(), [0, xid::AUTH]);
+    scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
+    assert_eq!(scenario.completions(), [(3, Ok(0))]);
+}
+
 /// The state is final: the client does not reconnect.
 // Case (Failure cases, 36): refused credentials, credentials after a reconnect.
 // Case (Found in docent itself): after a refusal of credentials, calls failed with `Closed`,
@@ -79,6 +102,25 @@ fn refused_credentials_end_the_client() {
         ]
     );
     assert_eq!(scenario.machine.poll_connect(scenario.now), Connect::Ended);
+}
+
+// Case (Found in docent itself): the error of refused credentials did not say which ones.
+#[test]
+fn the_scheme_of_refused_credentials_is_named() {
+    let config = config().with_auth("first", b"u:secret").with_auth("second", b"u:secret");
+    for answered in 0..3 {
+        let mut scenario = Scenario::connected_with(config.clone());
+        scenario.add_auth("third", b"u:secret", 1);
+        scenario.flush();
+        for _ in 0..answered {
+            scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
+        }
+        scenario.reply(xid::AUTH, 0, ErrorCode::AuthFailed, b"");
+        let error = scenario.machine.refusal().to_string();
+        let scheme = ["first", "second", "third"][answered];
+        let text = format!("the server refused the credentials of the scheme \"{scheme}\"");
+        assert!(error.ends_with(&text), "{error}");
+    }
 }
 
 /// The server answers pings only; the late reply is dropped, and those of later credentials reach their callers.

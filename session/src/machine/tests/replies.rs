@@ -387,13 +387,52 @@ fn a_reply_as_long_as_the_limit_may_come_in_pieces() {
 /// Without that event, the state of the watches is unknown.
 #[test]
 fn an_event_over_the_limit_ends_the_connection_and_says_why() {
-    for (xid, said) in [(xid::NOTIFICATION, "an event of 1016 bytes"), (77, "xid 77"), (0, "xid 0")]
-    {
+    let event = frame::DEFAULT_LIMIT - 16 + 1;
+    for (xid, len, said) in [
+        (xid::NOTIFICATION, event, "an event of 1048576 bytes"),
+        (77, 1000, "xid 77"),
+        (0, 1000, "xid 0"),
+    ] {
         let config = config().with_max_reply_bytes(100);
         let mut scenario = Scenario::connected_with(config);
-        scenario.reply(xid, 5, ErrorCode::Ok, &[0; 1000]);
+        scenario.reply(xid, 5, ErrorCode::Ok, &vec![0; len]);
         let why = scenario.machine.wants_disconnect().unwrap();
         assert!(why.detail().unwrap().contains(said), "{why}");
+    }
+}
+
+/// Whole and in pieces, between replies below and above the limit.
+// Case (Found in docent itself): an event of a path that was longer than the limit of replies ended the connection; the
+// next one began with the same event, and so for ever.
+#[test]
+fn an_event_is_no_reply_over_the_limit() {
+    let longest = frame::DEFAULT_LIMIT - (16 + 4 + 4 + 4);
+    for (len, step) in [(50, 1), (100, 7), (500, 1000), (3000, 64), (longest, 1 << 20)] {
+        let path = format!("/{}", "x".repeat(len - 1));
+        let mut scenario = Scenario::connected_with(config().with_max_reply_bytes(100));
+        scenario.send_watch(WatchKind::Data, &path, 1);
+        scenario.reply(1, 5, ErrorCode::Ok, b"");
+        while scenario.machine.poll_event().is_some() {}
+        for token in [2, 3] {
+            scenario.send_get("/a", token);
+        }
+        let mut body = Vec::new();
+        let (event_type, state) = (EventType::NodeDeleted, KeeperState::SyncConnected);
+        WatcherEvent { event_type, state, path: (&*path).into() }.encode(&mut body);
+        let event = reply_frame(xid::NOTIFICATION, &body);
+        let bytes = [reply_frame(2, &[0; 1000]), event, reply_frame(3, b"")].concat();
+        let mut input = BytesMut::new();
+        for part in bytes.chunks(step) {
+            input.extend_from_slice(part);
+            scenario.machine.handle_input(scenario.now, &mut input);
+        }
+        assert!(!scenario.is_broken());
+        let Some(Event::Watch { event, .. }) = scenario.machine.poll_event() else {
+            panic!("no event of {len} bytes")
+        };
+        assert_eq!(event.path, *path);
+        let completions = scenario.completions();
+        assert_eq!(completions[completions.len() - 1], (3, Ok(5)));
     }
 }
 

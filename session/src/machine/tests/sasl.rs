@@ -108,6 +108,14 @@ fn nothing_goes_out_before_sasl_is_over() {
     assert_eq!(scenario.completions(), [(1, Ok(50))]);
 }
 
+// Case (Found in docent itself): the tokens of SASL were replies above a small limit, and no connection succeeded.
+#[test]
+fn a_token_is_no_reply_over_the_limit() {
+    let mut scenario = Scenario::greeted(bob().with_max_reply_bytes(37));
+    scenario.authenticate();
+    assert_eq!(scenario.states(), [ConnectionState::Connected]);
+}
+
 #[test]
 fn the_response_is_accepted_by_servers() {
     let mut scenario = Scenario::greeted(bob());

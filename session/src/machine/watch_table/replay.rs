@@ -71,8 +71,8 @@ impl<W: Clone + Ord> Watches<W> {
     /// Passes `send` the requests that set the watches of these paths, with their contents. Returns the paths that are
     /// too long for any request of `limit` bytes.
     ///
-    /// Each request has at most `REPLAY_BYTES` of paths and at most `limit` bytes, since servers refuse large requests
-    /// (ZOOKEEPER-706). The sizes are in bytes, not characters. The watches of a path are sent together, the persistent
+    /// Each request has at most `limit` bytes, since servers refuse large requests (ZOOKEEPER-706), and at most
+    /// `REPLAY_BYTES` of paths, unless it is for one path. The sizes are in bytes, not characters. The watches of a path are sent together, the persistent
     /// one last, so that its mode is the path's final one. Paths without a persistent watch come first, for servers
     /// that support only those.
     pub(crate) fn batches(
@@ -93,7 +93,8 @@ impl<W: Clone + Ord> Watches<W> {
             .filter(|entry| entry.size() > 0)
             .collect();
         entries.sort_unstable_by_key(|entry| (entry.mode != Mode::None, entry.path));
-        let limit = limit.saturating_sub(OVERHEAD).min(REPLAY_BYTES);
+        let longest = limit.saturating_sub(OVERHEAD);
+        let limit = longest.min(REPLAY_BYTES);
         let (mut batch, mut bytes, mut too_long) = (Vec::new(), 0, Vec::new());
         let mut flush = |batch: &mut Vec<Entry<'_>>| {
             if !batch.is_empty() {
@@ -108,13 +109,13 @@ impl<W: Clone + Ord> Watches<W> {
                 flush(&mut batch);
                 bytes = 0;
             }
-            if size <= limit {
+            if size <= longest {
                 bytes += size;
                 batch.push(entry);
                 continue;
             }
             for single in entry.split() {
-                if single.size() <= limit {
+                if single.size() <= longest {
                     flush(&mut vec![single]);
                 } else if too_long.last() != Some(entry.path) {
                     too_long.push(Arc::clone(entry.path));
@@ -172,4 +173,4 @@ impl<'a> Replay<'a> {
 pub(super) const REPLAY_BYTES: usize = 128 * 1024;
 
 /// The bytes of a setWatches2 other than its paths: xid, operation, zxid, and the lengths of five lists.
-const OVERHEAD: usize = 4 + 4 + 8 + 5 * LENGTH_SIZE;
+pub(super) const OVERHEAD: usize = 4 + 4 + 8 + 5 * LENGTH_SIZE;

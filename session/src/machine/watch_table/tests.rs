@@ -2,7 +2,10 @@
 
 use docent_protocol::{KeeperState, List};
 
-use super::{replay::REPLAY_BYTES, *};
+use super::{
+    replay::{OVERHEAD, REPLAY_BYTES},
+    *,
+};
 use WatchKind::{Child, Data, Exist, Persistent, PersistentRecursive};
 
 fn table(entries: &[(WatchKind, &str, u32)]) -> Watches<u32> {
@@ -212,6 +215,25 @@ fn a_path_that_fits_into_no_set_watches_is_named() {
     let mut sent = 0;
     let too_long = watches.batches(&watches.set_paths(), 9, 36 + 10, |_, _| sent += 1);
     assert_eq!((too_long, sent), (vec!["/longer".into()], 1));
+}
+
+/// Alone in its request, also if several watches of it are.
+// Case (Found in docent itself): the watch of a path of more than 128 KiB ended at each reconnect.
+#[test]
+fn a_path_that_is_longer_than_a_batch_is_sent_alone() {
+    let long = format!("/{}", "x".repeat(REPLAY_BYTES));
+    let mut watches = table(&[(Data, "/a", 1), (Persistent, "/b", 2)]);
+    for (watcher, kind) in (3..).zip([Data, Persistent]) {
+        add(&mut watches, kind, (*long).into(), watcher);
+    }
+    let sent = batches(&watches, usize::MAX);
+    let sizes: Vec<_> = sent.iter().map(|(_, bytes, count, _)| (*bytes, *count)).collect();
+    assert_eq!(sizes, [(2 * (4 + 2), 2), (2 * (4 + long.len()), 2)]);
+    // What does not fit together is parted.
+    let sent = batches(&watches, OVERHEAD + 4 + long.len());
+    assert_eq!(sent.len(), 3);
+    let too_long = watches.batches(&watches.set_paths(), 9, OVERHEAD + 3 + long.len(), |_, _| ());
+    assert_eq!(too_long, [Arc::from(long)]);
 }
 
 /// One path with many watchers, and back to one.

@@ -86,7 +86,7 @@ impl Transport for Tls {
 }
 
 /// A server without TLS closes the connection when it reads the first message of TLS.
-fn explain(error: io::Error, trusted: &'static str) -> io::Error {
+fn explain(error: io::Error, trusted: String) -> io::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => io::Error::new(
             error.kind(),
@@ -105,14 +105,12 @@ impl fmt::Debug for Tls {
 #[cfg(test)]
 mod tests {
     use tokio_rustls::rustls::{
+        RootCertStore,
         client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},
         pki_types::UnixTime,
     };
 
-    use super::{
-        options::{certificates, trusted},
-        *,
-    };
+    use super::{options::certificates, *};
 
     /// Made by `openssl x509 -req -in csr.pem -signkey key.pem`, without extensions.
     const VERSION_1_PEM: &[u8] = b"\
@@ -130,14 +128,32 @@ mLwxUrOBkwIgXGoAZr4W18sQWYlOJSeAKlOXUBNzgsrYEu+/9TgoUaQ=\n\
     #[test]
     fn a_certificate_of_version_1_is_named_with_a_remedy() {
         let provider = provider::provider().unwrap();
-        let roots = Arc::new(trusted(&[VERSION_1_PEM.to_vec()]).unwrap());
-        let verifier =
-            WebPkiServerVerifier::builder_with_provider(roots, provider).build().unwrap();
         let [certificate] = &certificates(VERSION_1_PEM, "it").unwrap()[..] else { panic!() };
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).unwrap();
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = verifier.build().unwrap();
         let name = ServerName::try_from("zk").unwrap();
         let verified = verifier.verify_server_cert(certificate, &[], &name, &[], UnixTime::now());
         let error = mismatch(&io::Error::other(verified.unwrap_err())).unwrap();
         assert!(error.starts_with("the certificate is X.509 version 1, "), "{error}");
         assert!(error.contains("-extfile FILE"), "{error}");
+    }
+    // Case (Found in docent itself): errors named neither the file of the trusted roots nor another one that has no
+    // certificate in it, of which one among others was no error.
+    #[test]
+    fn errors_name_the_files() {
+        let no_pem = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let options = || TlsOptions::new().with_roots(VERSION_1_PEM);
+        for (options, what) in [
+            (options().with_roots_file(no_pem), "the trusted roots"),
+            (options().with_client_certificate_files(no_pem, no_pem), "the client certificate"),
+            (options().with_crl_file(no_pem), "the revoked certificates"),
+        ] {
+            let error = options.build().unwrap_err().to_string();
+            assert!(error.contains(&format!("TLS: {what} in {no_pem}: there is no ")), "{error}");
+        }
+        let options = options().with_roots(b"").with_roots_file("/a.pem").with_roots_file("/b.pem");
+        assert_eq!(options.trusted(), "those in PEM and those in /a.pem and those in /b.pem");
     }
 }

@@ -143,6 +143,14 @@ impl Pem {
         }
     }
 
+    /// Names what is in it, with the file, for an error.
+    fn named(&self, what: &str) -> String {
+        match self {
+            Self::Text(_) => what.to_owned(),
+            Self::File(path) => format!("{what} in {}", path.display()),
+        }
+    }
+
     fn read_all(all: &[Self]) -> Result<Vec<Vec<u8>>, Error> {
         all.iter().map(Self::read).collect()
     }
@@ -285,12 +293,14 @@ impl TlsOptions {
             .map_err(refused)?;
         let verifier = self.verifier(texts, provider)?;
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
-        let config = match &texts.client {
+        let config = match self.client.as_ref().zip(texts.client.as_ref()) {
             None => builder.with_no_client_auth(),
-            Some((chain, key)) => {
-                let chain = certificates(chain, "the client certificate")?;
-                let key = PrivateKeyDer::from_pem_slice(key)
-                    .map_err(|error| refused(format_args!("the client's private key: {error}")))?;
+            Some(((chain_pem, key_pem), (chain, key))) => {
+                let chain = certificates(chain, &chain_pem.named("the client certificate"))?;
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| {
+                    let what = key_pem.named("the client's private key");
+                    refused(format_args!("{what}: {error}"))
+                })?;
                 builder.with_client_auth_cert(chain, key).map_err(|error| {
                     refused(format_args!("the client certificate: {}", reason(&error)))
                 })?
@@ -309,9 +319,13 @@ impl TlsOptions {
         if self.platform_roots {
             return self.platform_verifier(texts, provider);
         }
-        let roots = Arc::new(trusted(&texts.roots)?);
-        let inner = WebPkiServerVerifier::builder_with_provider(roots, provider)
-            .with_crls(revoked(&texts.crls)?)
+        let mut roots = RootCertStore::empty();
+        for certificate in self.root_certificates(texts)? {
+            let added = roots.add(certificate);
+            added.map_err(|error| refused(format_args!("a trusted root: {error}")))?;
+        }
+        let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+            .with_crls(self.revoked(texts)?)
             .build()
             .map_err(refused)?;
         Ok(match self.name {
@@ -336,7 +350,7 @@ impl TlsOptions {
         }
         let own = match texts.roots.as_slice() {
             [] => Vec::new(),
-            roots => certificates(&roots.join(&b'\n'), "the trusted roots")?,
+            _ => self.root_certificates(texts)?,
         };
         let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(own, provider);
         Ok(Arc::new(verifier.map_err(|error| {
@@ -344,41 +358,52 @@ impl TlsOptions {
         })?))
     }
 
+    /// The trusted roots; at least one in each text.
+    fn root_certificates(&self, texts: &Texts) -> Result<Vec<CertificateDer<'static>>, Error> {
+        let what = "the trusted roots";
+        if texts.roots.is_empty() {
+            return certificates(b"", what);
+        }
+        let mut roots = Vec::new();
+        for (pem, text) in self.roots.iter().zip(&texts.roots) {
+            roots.extend(certificates(text, &pem.named(what))?);
+        }
+        Ok(roots)
+    }
+
+    fn revoked(&self, texts: &Texts) -> Result<Vec<CertificateRevocationListDer<'static>>, Error> {
+        let mut lists = Vec::new();
+        for (pem, text) in self.crls.iter().zip(&texts.crls) {
+            let what = pem.named("the revoked certificates");
+            let known = lists.len();
+            for list in CertificateRevocationListDer::pem_slice_iter(text) {
+                lists.push(list.map_err(|error| refused(format_args!("{what}: {error}")))?);
+            }
+            if lists.len() == known {
+                return Err(refused(format_args!("{what}: there is no list in the PEM text")));
+            }
+        }
+        Ok(lists)
+    }
+
     /// The roots, for the error of a certificate that they do not accept.
-    pub(super) fn trusted(&self) -> &'static str {
+    pub(super) fn trusted(&self) -> String {
+        let mut names = Vec::new();
+        for root in &self.roots {
+            let name = match root {
+                Pem::Text(_) => "those in PEM".to_owned(),
+                Pem::File(_) => root.named("those"),
+            };
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
         #[cfg(feature = "tls-platform-roots")]
         if self.platform_roots {
-            return match self.roots.as_slice() {
-                [] => "those of the platform",
-                _ => "those in PEM and those of the platform",
-            };
+            names.push("those of the platform".to_owned());
         }
-        "those in PEM"
+        names.join(" and ")
     }
-}
-
-pub(super) fn trusted(texts: &[Vec<u8>]) -> Result<RootCertStore, Error> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(&texts.join(&b'\n'), "the trusted roots")? {
-        roots.add(certificate).map_err(|error| refused(format_args!("a trusted root: {error}")))?;
-    }
-    Ok(roots)
-}
-
-fn revoked(texts: &[Vec<u8>]) -> Result<Vec<CertificateRevocationListDer<'static>>, Error> {
-    let mut lists = Vec::new();
-    for text in texts {
-        let known = lists.len();
-        for list in CertificateRevocationListDer::pem_slice_iter(text) {
-            lists.push(
-                list.map_err(|error| refused(format_args!("the revoked certificates: {error}")))?,
-            );
-        }
-        if lists.len() == known {
-            return Err(refused("the revoked certificates: there is no list in the PEM text"));
-        }
-    }
-    Ok(lists)
 }
 
 pub(super) fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, Error> {

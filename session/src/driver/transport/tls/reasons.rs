@@ -8,12 +8,12 @@ use tokio_rustls::rustls;
 #[derive(Debug)]
 pub(super) struct Refused {
     error: rustls::Error,
-    trusted: &'static str,
+    trusted: String,
 }
 
 impl Refused {
     /// Wraps an error of rustls. Others stay as they are.
-    pub(super) fn from(error: io::Error, trusted: &'static str) -> io::Error {
+    pub(super) fn from(error: io::Error, trusted: String) -> io::Error {
         let kind = error.kind();
         match error.downcast::<rustls::Error>() {
             Ok(error) => io::Error::new(kind, Self { error, trusted }),
@@ -39,7 +39,7 @@ impl error::Error for Refused {
 pub(in crate::driver) fn mismatch(error: &io::Error) -> Option<String> {
     let error = error.get_ref()?;
     let (error, trusted) = match error.downcast_ref::<Refused>() {
-        Some(Refused { error, trusted }) => (error, Some(*trusted)),
+        Some(Refused { error, trusted }) => (error, Some(trusted)),
         None => (error.downcast_ref::<rustls::Error>()?, None),
     };
     let (reason, remedy) = (reason(error), remedy(error)?);
