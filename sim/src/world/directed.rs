@@ -28,8 +28,9 @@
 //! * the whole state of the servers, and all changes that they have applied, with their times;
 //! * all messages in flight, and the state of each connection.
 //!
-//! The memory of a check is not part of it. It follows from the above, for a check remembers states with their times, and no
-//! order of events at different processes at one instant.
+//! No task is ready then, for tasks that a check wakes are polled first. The memory of a check is not part of the state. It
+//! follows from the above, for a check remembers states with their times, and no order of events at different processes at one
+//! instant.
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -153,7 +154,7 @@ impl Request {
 }
 
 impl Place {
-    pub(crate) fn commutes_with(self, other: Self) -> bool {
+    fn commutes_with(self, other: Self) -> bool {
         use Request::{Connect, Read};
         match (self, other) {
             (Self::World, _) | (_, Self::World) => false,
