@@ -9,7 +9,6 @@ use super::{
     requests::TimedOut,
     session::{PendingAuth, Session},
     settings::Credential,
-    submit::too_large,
 };
 use crate::{
     Error, ErrorKind, Outcome,
@@ -31,7 +30,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let is_connected = self.is_connected();
         let out = if is_connected { self.connection.control_mut() } else { &mut unsent };
         if let Err(error) = put_auth(out, self.config.max_request_bytes, &credential) {
-            self.refuse(Some(token), too_large(error));
+            self.refuse_too_large(Some(token), error);
             return;
         }
         let is_usable = self.connection.is_usable();

@@ -115,7 +115,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         let size = match self.requests.encode(self.config.max_request_bytes, xid, operation) {
             Ok(size) => size,
-            Err(error) => return self.refuse(token, too_large(error)),
+            Err(error) => return self.refuse_too_large(token, error),
         };
         if self.requests.exceeds_bytes(size)
             && let Some(error) = self.refusal_of_more(&effect)
@@ -152,7 +152,17 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     #[cold]
-    pub(super) fn refuse(&mut self, token: Option<T>, error: Error) -> bool {
+    pub(super) fn refuse_too_large(
+        &mut self,
+        token: Option<T>,
+        FrameTooLarge { len, limit }: FrameTooLarge,
+    ) -> bool {
+        let sizes = format_args!("{len} bytes, and the limit (jute.maxbuffer) is {limit}");
+        self.refuse(token, Error::refused(ErrorKind::RequestTooLarge, sizes))
+    }
+
+    #[cold]
+    fn refuse(&mut self, token: Option<T>, error: Error) -> bool {
         self.metrics.refused += 1;
         if let Some(token) = &token {
             self.answers.note_queued(token, 0);
@@ -281,14 +291,6 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         self.complete(request.token, Err(error.clone()));
     }
-}
-
-#[cold]
-pub(super) fn too_large(FrameTooLarge { len, limit }: FrameTooLarge) -> Error {
-    Error::refused(
-        ErrorKind::RequestTooLarge,
-        format_args!("{len} bytes, and the limit (jute.maxbuffer) is {limit}"),
-    )
 }
 
 #[cold]
