@@ -30,6 +30,9 @@ use crate::{
 /// growing delays up to 5 s. This ends no watch, and persistent watches resync when it is over. Only a server that does
 /// not support persistent watches ends them, with [`EventType::PersistentWatchRemoved`].
 ///
+/// A watch whose path leaves less than 40 bytes of [`max_request_bytes`](crate::Config::with_max_request_bytes) fits into no
+/// request that sets it again. It ends with the connection, with an event such as [`EventType::DataWatchRemoved`].
+///
 /// Events that were not taken are buffered, up to [`max_watch_events`](crate::Config::with_max_watch_events). When the
 /// buffer is full, they are dropped and replaced by one resync. A slow watcher delays nothing else.
 ///
