@@ -72,9 +72,9 @@ impl<W: Clone + Ord> Watches<W> {
     /// too long for any request of `limit` bytes.
     ///
     /// Each request has at most `limit` bytes, since servers refuse large requests (ZOOKEEPER-706), and at most
-    /// `REPLAY_BYTES` of paths, unless it is for one path. The sizes are in bytes, not characters. The watches of a path are sent together, the persistent
-    /// one last, so that its mode is the path's final one. Paths without a persistent watch come first, for servers
-    /// that support only those.
+    /// `REPLAY_BYTES` of paths, unless it is for one path. The sizes are in bytes, not characters. The watches of a path
+    /// are sent together, the persistent one last, so that its mode is the path's final one. Paths without a persistent
+    /// watch come first, for servers that support only those.
     pub(crate) fn batches(
         &self,
         paths: &[(Arc<str>, Mode)],
