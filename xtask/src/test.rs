@@ -18,7 +18,11 @@ use xtask::workspace::{cargo, is_ci, root};
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let start = Instant::now();
     let (hermetic, arguments) = take_hermetic(arguments);
-    // Before any server is started: fetching packages executes this program again.
+    // All packages before the first test: fetching them executes this program again.
+    if !hermetic && arguments.is_empty() {
+        // The run of chaos says what is missing.
+        let _ = packages::network_tools();
+    }
     let kerberos = packages::kerberos();
     let lacks_kerberos = kerberos.is_err();
     if let Err(reason) = &kerberos {
