@@ -4,9 +4,7 @@
 //! the runtime, which are in `driver::Settings`; their setters are in `client/config.rs`. No setter fails: one function,
 //! [`Config::validate`], knows which values are allowed.
 
-use std::{fmt, str::FromStr, time::Duration};
-
-use docent_protocol::{FrameTooLarge, frame};
+use std::{str::FromStr, time::Duration};
 
 #[cfg(feature = "tokio")]
 pub use crate::driver::Candidate;
@@ -87,20 +85,6 @@ impl FromStr for Config {
     }
 }
 
-/// The size of the reply to a handshake, in bytes: three numbers, a password of 16 bytes with its length, and a flag.
-///
-/// Source: `ConnectResponse` in `zookeeper.jute`, `SessionTrackerImpl`.
-const HANDSHAKE_REPLY_SIZE: usize = 37;
-
-/// The size of a read of `/`, in bytes: the header, the path with its length, and the watch flag.
-const READ_OF_ROOT_SIZE: usize = 14;
-
-/// The size of the longest password of a session that fits into a handshake, in bytes: beside it are four numbers, its
-/// length, and a flag.
-///
-/// Source: `ConnectRequest` in `zookeeper.jute`.
-const LONGEST_PASSWORD: usize = frame::DEFAULT_LIMIT - 29;
-
 impl Config {
     /// The defaults, for these servers.
     ///
@@ -110,13 +94,15 @@ impl Config {
     /// `dns-srv://` without the feature of that name: [`with_connect_string`](Self::with_connect_string) accepts it, for a
     /// transport that looks up servers by itself.
     pub fn new(connect_string: &str) -> Result<Self, Error> {
-        let connect_string: ConnectString = connect_string
-            .parse()
-            .map_err(|error: InvalidConnectString| invalid(&error).caused_by(error))?;
+        let connect_string: ConnectString =
+            connect_string.parse().map_err(|error: InvalidConnectString| {
+                Error::refused(ErrorKind::InvalidConfig, &error).caused_by(error)
+            })?;
         if cfg!(not(feature = "dns-srv")) && connect_string.hosts().iter().any(Host::is_dns_srv) {
-            return Err(invalid(format_args!(
-                "{connect_string} requires the feature dns-srv of docent"
-            )));
+            return Err(Error::refused(
+                ErrorKind::InvalidConfig,
+                format_args!("{connect_string} requires the feature dns-srv of docent"),
+            ));
         }
         Ok(Self {
             session: Settings::new(connect_string),
@@ -278,42 +264,7 @@ impl Config {
     ///
     /// `InvalidConfig` for the first setting with another value; the text names it, its value, and what is allowed.
     pub fn validate(&self) -> Result<(), Error> {
-        let settings = &self.session;
-        let percent = settings.session_expiration_percent;
-        if settings.request_timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(invalid("request_timeout is 0: expected more, or `None` for no limit"));
-        }
-        if percent > 100 {
-            let text = format_args!("session_expiration_percent is {percent}: expected 0 to 100");
-            return Err(invalid(text));
-        }
-        if let Some(within) = settings.failback.filter(|within| *within < Duration::from_secs(1)) {
-            return Err(invalid(format_args!("failback is {within:?}: expected at least 1 s")));
-        }
-        let (requests, replies) = (settings.max_request_bytes, settings.max_reply_bytes);
-        let handshake = "the size of the reply to a handshake";
-        at_least("max_request_bytes", requests, READ_OF_ROOT_SIZE, "the size of a read of `/`")?;
-        at_least("max_reply_bytes", replies, HANDSHAKE_REPLY_SIZE, handshake)?;
-        at_least("max_requests", settings.max_requests, 1, "or every call would be refused")?;
-        at_least("max_pending_bytes", settings.max_pending_bytes, 1, "or every call would wait")?;
-        for credential in &settings.credentials {
-            credential.check_size(requests).map_err(|FrameTooLarge { len, limit }| {
-                let scheme = credential.scheme();
-                invalid(format_args!(
-                    "the credentials of the scheme \"{scheme}\" make a request of {len} bytes: \
-                     expected at most {limit}, max_request_bytes"
-                ))
-            })?;
-        }
-        if let Some(session) = &settings.session {
-            let len = session.password().len();
-            if len > LONGEST_PASSWORD {
-                return Err(invalid(format_args!(
-                    "the password of the session has {len} bytes: expected at most {LONGEST_PASSWORD}, \
-                     and 16 of a session that a server has created"
-                )));
-            }
-        }
+        self.session.validate()?;
         #[cfg(feature = "sasl")]
         if let Some(error) = &self.invalid_sasl {
             return Err(error.clone());
@@ -482,19 +433,6 @@ impl From<Config> for Settings {
     }
 }
 
-fn at_least(setting: &str, value: usize, least: usize, why: &str) -> Result<(), Error> {
-    if value < least {
-        return Err(invalid(format_args!(
-            "{setting} is {value}: expected at least {least}, {why}"
-        )));
-    }
-    Ok(())
-}
-
-fn invalid(detail: impl fmt::Display) -> Error {
-    Error::refused(ErrorKind::InvalidConfig, detail)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -543,78 +481,6 @@ mod tests {
 
         let without = config.with_request_timeout(None).with_session(None);
         assert_eq!((without.request_timeout(), without.session.session), (None, None));
-    }
-
-    // Case (Found in docent itself): a limit of 0 requests, requests of 0 bytes and a request
-    // timeout of 0 refused every call, while `ready` succeeded; with 0 pending bytes `ready` never
-    // returned; a limit of replies below the size of a handshake was reported as "no ZooKeeper
-    // handshake".
-    #[test]
-    fn a_setting_that_allows_no_request_is_refused() {
-        let (time, no_time) = (Duration::from_nanos(1), Duration::ZERO);
-        let allowed = [
-            config(),
-            config().with_session_expiration_percent(0),
-            config().with_session_expiration_percent(100),
-            config().with_max_reply_bytes(HANDSHAKE_REPLY_SIZE),
-            config().with_max_request_bytes(READ_OF_ROOT_SIZE),
-            config().with_request_timeout(time),
-            config().with_max_requests(1).with_max_pending_bytes(1),
-            // The last value of a setting is the one that counts.
-            config().with_max_requests(0).with_max_requests(1),
-        ];
-        for config in allowed {
-            config.validate().unwrap();
-        }
-        for (config, text) in [
-            (config().with_max_requests(0), "max_requests is 0: expected at least 1"),
-            (config().with_max_pending_bytes(0), "max_pending_bytes is 0: expected at least 1"),
-            (config().with_max_reply_bytes(36), "max_reply_bytes is 36: expected at least 37"),
-            (config().with_max_request_bytes(0), "max_request_bytes is 0: expected at least 14"),
-            (config().with_max_request_bytes(13), "max_request_bytes is 13: expected at least 14"),
-            (config().with_request_timeout(no_time), "request_timeout is 0: expected more"),
-            (
-                config().with_failback(Duration::from_millis(999)),
-                "failback is 999ms: expected at least 1 s",
-            ),
-            (
-                config().with_session_expiration_percent(101),
-                "session_expiration_percent is 101: expected 0 to 100",
-            ),
-        ] {
-            let error = config.validate().unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidConfig);
-            assert!(error.to_string().contains(text), "{error}");
-        }
-        let refused = |servers: &str, text: &str| {
-            let error = Config::new(servers).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidConfig);
-            assert!(error.to_string().contains(text), "{error}");
-        };
-        refused("one:0x", "0x");
-        #[cfg(not(feature = "dns-srv"))]
-        refused("dns-srv://zk.example", "requires the feature dns-srv");
-    }
-
-    // Case (Found in docent itself): credentials above the servers' limit were sent on each connection, which each server
-    // closed; a session's password that fits into no handshake was an attempt that timed out, for ever. `connect` or the
-    // calls failed with "the server closed the connection" or "the attempt timed out".
-    #[test]
-    fn credentials_and_passwords_that_no_server_reads_are_refused() {
-        // Header, type, and two lengths.
-        let beside = 8 + 4 + 4 + 4;
-        let with = |len| config().with_max_request_bytes(100).with_auth("digest", &vec![b'x'; len]);
-        with(100 - beside - "digest".len()).validate().unwrap();
-        let error = with(100 - beside - "digest".len() + 1).validate().unwrap_err();
-        let text = "the scheme \"digest\" make a request of 101 bytes: expected at most 100";
-        assert!(error.to_string().contains(text), "{error}");
-        let with = |len| config().with_session(SessionToken::new(1, &vec![0; len], 0));
-        with(LONGEST_PASSWORD).validate().unwrap();
-        let error = with(LONGEST_PASSWORD + 1).validate().unwrap_err();
-        assert!(error.to_string().contains("password of the session has 1048547 bytes"), "{error}");
-        for error in [error, with(2_000_000).validate().unwrap_err()] {
-            assert_eq!(error.kind(), ErrorKind::InvalidConfig);
-        }
     }
 
     #[cfg(feature = "sasl")]

@@ -3,6 +3,7 @@
 
 mod clock;
 mod dns_srv;
+mod failures;
 mod last_connection;
 #[cfg(feature = "metrics")]
 mod metrics;

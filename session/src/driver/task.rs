@@ -13,7 +13,6 @@
 //! One poll of the task is bounded, whatever its stream does; `Runtime::yield_task` lets other tasks run.
 
 use std::{
-    fmt,
     future::{Future, poll_fn},
     mem,
     pin::{Pin, pin},
@@ -28,6 +27,7 @@ use tracing::{Instrument, debug, info, warn};
 
 use super::{
     dns_srv::{self, SrvServers},
+    failures::{CLOSED_BY_SERVER, broken, lost},
     last_connection::{LastConnection, at_once},
     missing_operations,
     notifier::Notifier,
@@ -35,7 +35,7 @@ use super::{
     reply_slot::Wakeups,
     runtime::{Runtime, Timer},
     shared::{Machine, Shared},
-    transport::{ByteStream, Transport, tls_mismatch},
+    transport::{ByteStream, Transport},
 };
 use crate::{
     ConnectionState, Error, ErrorKind, Outcome,
@@ -581,22 +581,4 @@ fn why_dropped() -> &'static str {
     } else {
         "the runtime that it was started in has ended"
     }
-}
-
-/// The detail of an error when the server has closed the connection.
-const CLOSED_BY_SERVER: &str = "the server closed the connection";
-
-fn broken(error: std::io::Error) -> Error {
-    let failure = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
-    match tls_mismatch(&error) {
-        None => failure.with_source(error),
-        Some(text) => {
-            let failure = failure.with_detail(format_args!("TLS: {text}"));
-            failure.caused_by(error).with_tls_mismatch()
-        }
-    }
-}
-
-fn lost(why: impl fmt::Display) -> Error {
-    Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown).with_detail(why)
 }
