@@ -4,6 +4,9 @@ use std::fmt;
 
 use docent_protocol::ErrorCode;
 
+#[cfg(doc)]
+use super::{Error, Outcome};
+
 /// The reason of a failure. The names are ZooKeeper's where ZooKeeper has one.
 ///
 /// | task | kinds to expect |
