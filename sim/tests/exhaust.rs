@@ -12,18 +12,29 @@ fn run(arguments: &str) -> Output {
 #[test]
 fn a_small_scope_is_complete_and_a_planted_fault_in_it_is_found() {
     let mut scope = Scope::named("mutex-2").unwrap();
-    let report = search(&scope, None, |_| true, |_| {});
+    let report = search(&scope, None, |_| {});
     assert!(report.is_complete() && report.states > 1_000, "{report}: {:?}", report.found);
     assert!(report.to_string().contains(" states, complete, 0 violations, "), "{report}");
 
     scope.plan.plant = Some("granted-late".to_owned());
-    let report = search(&scope, None, |_| true, |_| {});
+    let report = search(&scope, None, |_| {});
     let found = report.found.as_ref().expect("a broken rule");
     assert!(found.rule.contains("is free, but not granted"), "{found:?}");
     assert!(!report.is_complete() && report.to_string().contains(" branches left, 1 violations, "));
     let (outcome, diagram) = found.schedule.run().unwrap();
     assert!(outcome.history.violations().any(|rule| rule == found.rule), "{}", outcome.history);
     assert!(diagram.contains("VIOLATION"), "{diagram}");
+}
+
+#[test]
+fn the_scopes_find_their_planted_faults() {
+    let output = run("--plants");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success() && text.ends_with("\n0 planted faults were not found\n"),
+        "{text}"
+    );
+    assert!(text.lines().count() > 20, "{text}");
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub(super) fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
 
 /// Parses the name of a planted fault.
 pub(super) fn plant(name: &str) -> Result<&'static str, String> {
-    let plant = planted::PLANTS.iter().map(|plant| plant.name).find(|known| *known == name);
+    let plant = planted::plant_named(name).map(|plant| plant.name);
     plant.ok_or_else(|| "no planted fault has this name; `--list-plants` lists them".to_owned())
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Scope;
 use crate::{
-    faults::planted::PLANTS,
+    faults::planted,
     plan,
     run::{Outcome, Watch, diagram},
     world::directed::KnownStates,
@@ -32,7 +32,7 @@ impl Schedule {
     pub fn from_ron(text: &str) -> Result<Self, String> {
         let schedule: Self = plan::parse(text)?;
         match &schedule.plant {
-            Some(plant) if !PLANTS.iter().any(|known| known.name == plant) => {
+            Some(plant) if planted::plant_named(plant).is_none() => {
                 Err(format!(" no planted fault is called `{plant}`"))
             }
             _ => Ok(schedule),

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::{
     Plan,
-    faults::FaultKind,
+    faults::{FaultKind, planted},
     plan,
     run::{self, Outcome, Watch},
     world::{
@@ -32,6 +32,9 @@ pub struct Scope {
     /// How many of them may happen in one run.
     #[serde(default)]
     pub budget: usize,
+    /// The planted faults that the search must find.
+    #[serde(default)]
+    pub finds: Vec<String>,
     /// Everything else. Its seed decides the GUIDs; its delays are not used.
     pub plan: Plan,
 }
@@ -89,8 +92,11 @@ impl Scope {
         scope.plan.servers.version().map_err(|error| format!(" {error}"))?;
         let processes = scope.plan.processes.len();
         let unknown = |fault: &&FaultKind| fault.process().is_some_and(|pid| pid >= processes);
-        match scope.faults.iter().find(unknown) {
-            Some(fault) => Err(format!(" {fault:?}: the plan has no such process")),
+        if let Some(fault) = scope.faults.iter().find(unknown) {
+            return Err(format!(" {fault:?}: the plan has no such process"));
+        }
+        match scope.finds.iter().find(|name| planted::plant_named(name).is_none()) {
+            Some(name) => Err(format!(" no planted fault is called `{name}`")),
             None => Ok(scope),
         }
     }

@@ -9,6 +9,7 @@ use std::{
 
 use super::{Schedule, Scope};
 use crate::{
+    faults::planted,
     run::{Outcome, Watch},
     world::directed::{Choice, KnownStates},
 };
@@ -93,12 +94,7 @@ impl Scripts {
 }
 
 /// Runs all schedules of a scope until a rule is broken, or the time is over. A planted fault must break a rule of its own.
-pub fn search(
-    scope: &Scope,
-    limit: Option<Duration>,
-    breaks: impl Fn(&str) -> bool,
-    mut progress: impl FnMut(&Report),
-) -> Report {
+pub fn search(scope: &Scope, limit: Option<Duration>, mut progress: impl FnMut(&Report)) -> Report {
     let (start, known) = (Instant::now(), KnownStates::default());
     let states = || known.lock().unwrap_or_else(PoisonError::into_inner).len();
     let mut report = Report { scope: scope.name.clone(), ..Report::default() };
@@ -110,7 +106,7 @@ pub fn search(
         report.schedules += 1;
         scripts.add(&taken, from);
         (report.took, report.states) = (start.elapsed(), states());
-        report.found = broken(scope, &outcome, &taken, &breaks);
+        report.found = broken(scope, &outcome, &taken);
         if report.found.is_some() || limit.is_some_and(|limit| report.took > limit) {
             break;
         }
@@ -124,13 +120,10 @@ pub fn search(
     report
 }
 
-fn broken(
-    scope: &Scope,
-    outcome: &Outcome,
-    taken: &[Choice],
-    breaks: impl Fn(&str) -> bool,
-) -> Option<Found> {
-    let rule = outcome.history.violations().find(|rule| breaks(rule))?.to_owned();
+fn broken(scope: &Scope, outcome: &Outcome, taken: &[Choice]) -> Option<Found> {
+    let plant = scope.plan.plant.as_deref().and_then(planted::plant_named);
+    let breaks = |rule: &&str| plant.is_none_or(|plant| plant.breaks(rule));
+    let rule = outcome.history.violations().find(breaks)?.to_owned();
     let mut choices: Vec<u8> = taken.iter().map(|(choice, _)| *choice).collect();
     // Behind its end, a script goes on with first choices.
     let end = choices.iter().rposition(|choice| *choice > 0).map_or(0, |at| at + 1);

@@ -130,10 +130,15 @@ pub const PLANTS: &[Plant] = &[
 /// The only fault that ends the process: nothing stops a poll from outside.
 pub const ENDLESS_LOOP: &str = "endless-loop";
 
+/// The planted fault of this name.
+#[must_use]
+pub fn plant_named(name: &str) -> Option<&'static Plant> {
+    PLANTS.iter().find(|plant| plant.name == name)
+}
+
 /// Plants a fault into all clients of this thread.
 pub(crate) fn plant_by_name(name: Option<&str>) {
-    let known = PLANTS.iter().map(|plant| plant.name).find(|known| Some(*known) == name);
-    planted::plant(known);
+    planted::plant(name.and_then(plant_named).map(|plant| plant.name));
 }
 
 /// Fails as a worker: by a panic, by waking itself for ever, or in an endless poll.

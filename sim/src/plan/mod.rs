@@ -13,7 +13,7 @@ use docent_session::planted;
 use docent_testing::server::Version;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::faults::{Fault, FaultKind, Flow, planted::PLANTS};
+use crate::faults::{Fault, FaultKind, Flow, planted::plant_named};
 pub use client::ClientPlan;
 pub use step::PlanStep;
 
@@ -53,7 +53,7 @@ impl<S: PlanStep> Plan<S> {
         let text = if last.ends_with(" violations") { front } else { end };
         let plan: Self = parse(text)?;
         if let Some(plant) = &plan.plant
-            && !PLANTS.iter().any(|known| known.name == plant)
+            && plant_named(plant).is_none()
         {
             return Err(format!(" no planted fault is called `{plant}`"));
         }

@@ -37,7 +37,7 @@ pub fn run(plan: &Plan) -> Outcome {
 /// embedded server does not imitate.
 #[must_use]
 pub fn run_watched(plan: &Plan, watch: &Watch) -> Outcome {
-    simulate::simulate(plan, watch, program())
+    simulate::simulate(plan, watch, program(None)).0
 }
 
 /// Runs a plan whose choices a director takes.
@@ -46,14 +46,15 @@ pub(crate) fn run_directed(
     watch: &Watch,
     director: Director,
 ) -> (Outcome, Box<Director>) {
-    let directed = Some(Box::new(director));
-    let (outcome, director) = simulate::simulate_directed(plan, watch, program(), directed);
+    let program = program(Some(Box::new(director)));
+    let (outcome, director) = simulate::simulate(plan, watch, program);
     (outcome, director.unwrap_or_default())
 }
 
-fn program() -> Program<Step> {
+fn program(director: Option<Box<Director>>) -> Program<Step> {
     Program {
         main: Arc::new(|world, pid, process| Box::pin(recipes::main(world, pid, process))),
         checks: recipes::checks(Checks::default().with(Orphans::default())),
+        director,
     }
 }

@@ -87,5 +87,5 @@ where
         });
         main
     });
-    simulate(&plan, &Watch::default(), Program { main, checks })
+    simulate(&plan, &Watch::default(), Program { main, checks, director: None }).0
 }

@@ -38,6 +38,8 @@ pub(super) type MainOf<S> = Arc<dyn Fn(World, Pid, ProcessPlan<S>) -> Main + Sen
 pub(super) struct Program<S> {
     pub(super) main: MainOf<S>,
     pub(super) checks: Checks,
+    /// Takes the choices that the seed draws otherwise.
+    pub(super) director: Option<Box<Director>>,
 }
 
 /// The result of a run.
@@ -95,25 +97,16 @@ impl Watch {
     }
 }
 
-/// Runs a program with a plan. Another thread can watch the run.
+/// Runs a program with a plan. Another thread can watch the run. Returns the director with the choices that it has taken.
 ///
 /// # Panics
 ///
 /// If no tokio runtime can be made (the world uses only its random numbers), or if the plan names a version that the
 /// embedded server does not imitate.
-pub(super) fn simulate<S>(plan: &Plan<S>, watch: &Watch, program: Program<S>) -> Outcome
-where
-    S: PlanStep + Clone + Send + 'static,
-{
-    simulate_directed(plan, watch, program, None).0
-}
-
-/// As [`simulate`]. A director takes the choices that the seed draws otherwise, and is returned with those it has taken.
-pub(super) fn simulate_directed<S>(
+pub(super) fn simulate<S>(
     plan: &Plan<S>,
     watch: &Watch,
     program: Program<S>,
-    director: Option<Box<Director>>,
 ) -> (Outcome, Option<Box<Director>>)
 where
     S: PlanStep + Clone + Send + 'static,
@@ -125,7 +118,7 @@ where
         .expect("a runtime without drivers");
     panics::set_running(true);
     plant_by_name(plan.plant.as_deref());
-    let outcome = runtime.block_on(async { run_in_context(plan, watch, program, director) });
+    let outcome = runtime.block_on(async { run_in_context(plan, watch, program) });
     plant_by_name(None);
     panics::set_running(false);
     outcome
@@ -135,7 +128,6 @@ fn run_in_context<S>(
     plan: &Plan<S>,
     watch: &Watch,
     program: Program<S>,
-    director: Option<Box<Director>>,
 ) -> (Outcome, Option<Box<Director>>)
 where
     S: PlanStep + Clone + Send + 'static,
@@ -167,7 +159,7 @@ where
             core.servers.ensemble.set_client_address(member, &name, 2181);
         }
         core.shows_frames = watch.shows_frames;
-        core.director = director;
+        core.director = program.director;
         core.network.delay = plan.network.delay_us * 1_000;
         core.network.spikes_one_in = plan.network.spikes_one_in;
         core.network.short_one_in = plan.network.short_one_in;

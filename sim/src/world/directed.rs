@@ -245,7 +245,7 @@ impl Director {
         if count == 1 {
             return 0;
         }
-        let count = u8::try_from(count).unwrap_or(u8::MAX);
+        let count = u8::try_from(count).expect("a scope has fewer moves at once");
         let choice = self.script.get(self.taken.len()).copied().unwrap_or(0) % count;
         self.taken.push((choice, count));
         usize::from(choice)

@@ -328,20 +328,23 @@ impl World {
         let waker = Waker::from(waker);
         let mut context = Context::from_waker(&waker);
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context)));
-        self.core().polled = None;
+        let mut core = self.core();
+        core.polled = None;
         match polled {
             Ok(Poll::Pending) => {
-                if let Some(task) = self.core().tasks.get_mut(&id) {
+                if let Some(task) = core.tasks.get_mut(&id) {
                     task.future = Some(future);
                     return None;
                 }
                 // Its process ended meanwhile.
+                drop(core);
                 drop(future);
                 None
             }
             Ok(Poll::Ready(())) => {
-                self.core().tasks.remove(&id);
-                drop(future);
+                let task = core.tasks.remove(&id);
+                drop(core);
+                drop((task, future));
                 None
             }
             Err(panic) => {
