@@ -93,6 +93,21 @@ fn every_dependency_comes_from_crates_io() {
     }
 }
 
+/// With the oldest Rust that docent names, the locked packages compile: none requires a newer one.
+#[test]
+fn no_dependency_requires_a_newer_rust() {
+    let release = |package: &Value| -> Option<(u32, u32)> {
+        let (major, rest) = package["rust_version"].as_str()?.split_once('.')?;
+        Some((major.parse().ok()?, rest.split('.').next()?.parse().ok()?))
+    };
+    let packages = packages();
+    let docent = packages.iter().find(|package| package["name"] == "docent").unwrap();
+    let oldest = release(docent).unwrap();
+    let newer: Vec<_> = packages.iter().filter(|package| release(package) > Some(oldest)).collect();
+    let names: Vec<_> = newer.iter().map(|package| package["name"].as_str()).collect();
+    assert!(newer.is_empty(), "{names:?} require a newer Rust than {oldest:?}");
+}
+
 /// Only a dev-dependency with a path may have no version.
 #[test]
 fn every_dependency_has_a_version() {
