@@ -483,6 +483,18 @@ mod tests {
         assert_eq!((without.request_timeout(), without.session.session), (None, None));
     }
 
+    #[test]
+    fn unreadable_connect_strings_are_refused() {
+        let refused = |servers: &str, text: &str| {
+            let error = Config::new(servers).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+            assert!(error.to_string().contains(text), "{error}");
+        };
+        refused("one:0x", "0x");
+        #[cfg(not(feature = "dns-srv"))]
+        refused("dns-srv://zk.example", "requires the feature dns-srv");
+    }
+
     #[cfg(feature = "sasl")]
     #[test]
     fn a_user_that_sasl_cannot_send_is_refused_unless_it_is_replaced() {

@@ -222,14 +222,6 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidConfig);
             assert!(error.to_string().contains(text), "{error}");
         }
-        let refused = |servers: &str, text: &str| {
-            let error = Config::new(servers).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidConfig);
-            assert!(error.to_string().contains(text), "{error}");
-        };
-        refused("one:0x", "0x");
-        #[cfg(not(feature = "dns-srv"))]
-        refused("dns-srv://zk.example", "requires the feature dns-srv");
     }
 
     // Case (Found in docent itself): credentials above the servers' limit were sent on each connection, which each server
