@@ -15,6 +15,7 @@ on_both_servers! {
     a_node_that_cannot_be_read_ends_the_participation
     a_waiter_whose_predecessor_cannot_be_read_reports_it
     a_node_that_cannot_be_deleted_is_reported_by_the_close
+    a_failed_participation_is_closed_with_the_error_of_its_delete
     data_that_cannot_be_written_is_reported
     a_member_that_cannot_be_read_is_named
     a_touch_that_is_refused_is_reported_once
@@ -169,6 +170,8 @@ async fn a_waiter_whose_predecessor_cannot_be_read_reports_it(fixture: Fixture) 
     fixture.children(&fixture.path, 1).await;
 }
 
+// Case (Found in docent itself): a kept node or instance whose delete the ACL did not allow stayed until its session ended,
+// although the close says that the background repeats the delete.
 async fn a_node_that_cannot_be_deleted_is_reported_by_the_close(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     path_with(&fixture, &a, Perms::CREATE | Perms::READ | Perms::ADMIN).await;
@@ -182,7 +185,20 @@ async fn a_node_that_cannot_be_deleted_is_reported_by_the_close(fixture: Fixture
     let node = node.unwrap();
     within_deadline("the node", node.created()).await.unwrap();
     assert_names(&refusal(node.close()).await, ErrorKind::NoAuth, &path);
-    a.close().await.unwrap();
+    a.set_acl(&fixture.path, acl::OPEN_ACL_UNSAFE, None).await.unwrap();
+    fixture.children(&fixture.path, 0).await;
+}
+
+// Case (Found in docent itself): the close of a failed participation said that its node was deleted, which the ACL had not
+// allowed.
+async fn a_failed_participation_is_closed_with_the_error_of_its_delete(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    path_with(&fixture, &a, Perms::CREATE | Perms::ADMIN).await;
+    let latch = LeaderLatch::start_with(&a, &fixture.path, "a", options()).unwrap();
+    assert_names(&refusal(latch.leadership()).await, ErrorKind::NoAuth, &fixture.path);
+    assert_names(&refusal(latch.close()).await, ErrorKind::NoAuth, "-latch-0000000000");
+    a.set_acl(&fixture.path, acl::OPEN_ACL_UNSAFE, None).await.unwrap();
+    fixture.children(&fixture.path, 0).await;
 }
 
 // Case (Found in docent itself): a kept node that may not be looked at reported its error for the

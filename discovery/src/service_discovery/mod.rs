@@ -361,8 +361,8 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
     ///
     /// # Errors
     ///
-    /// `OperationTimeout` when the node is not yet deleted: the background repeats the delete until the session or the
-    /// client ends. Other errors when it cannot be deleted.
+    /// `OperationTimeout` when the node is not yet deleted, and `NoAuth` while its ACL does not allow it: the background
+    /// repeats the delete until the session or the client ends. Other errors when it cannot be deleted.
     ///
     /// # Cancel safety
     ///

@@ -146,7 +146,7 @@ impl LeaderLatch {
             {
                 let status = status.borrow_and_update();
                 match &status.end {
-                    Some(End::Failed(error)) => return Err(error.clone()),
+                    Some(End::Failed { error, .. }) => return Err(error.clone()),
                     Some(End::Closed { .. }) => return Err(self.closed()),
                     None => {}
                 }
@@ -294,10 +294,11 @@ impl LeaderLatch {
         async move {
             let closed = async {
                 loop {
-                    match &status.borrow_and_update().end {
-                        Some(End::Closed { deleted: Some(deleted), .. }) => return deleted.clone(),
-                        Some(End::Failed(_)) => return Ok(()),
-                        _ => {}
+                    if let Some(
+                        End::Closed { deleted: Some(deleted), .. } | End::Failed { deleted, .. },
+                    ) = &status.borrow_and_update().end
+                    {
+                        return deleted.clone();
                     }
                     if status.changed().await.is_err() {
                         return Ok(());
@@ -441,7 +442,7 @@ impl Changes {
         }
         self.over = status.end.is_some();
         match &status.end {
-            Some(End::Failed(error)) => Some(LeadershipChange::Failed(error.clone())),
+            Some(End::Failed { error, .. }) => Some(LeadershipChange::Failed(error.clone())),
             _ => None,
         }
     }

@@ -68,7 +68,9 @@ impl Participation {
                 (Some(End::Closed { deleted, .. }), End::Closed { deleted: result, .. }) => {
                     *deleted = result;
                 }
-                (Some(End::Closed { deleted, .. }), End::Failed(_)) => *deleted = Some(Ok(())),
+                (Some(End::Closed { deleted, .. }), End::Failed { deleted: result, .. }) => {
+                    *deleted = Some(result);
+                }
                 (slot, end) => *slot = Some(end),
             }
         });
@@ -100,10 +102,11 @@ impl Participation {
                 }
             }
             Stop::Failed(failed) => {
-                if let Err(error) = ours.delete(&*self.options.lock.retry_policy).await {
+                let deleted = ours.delete(&*self.options.lock.retry_policy).await;
+                if let Err(error) = &deleted {
                     debug!(%error, "node not deleted; retrying in the background");
                 }
-                return self.retried(failed);
+                return self.retried(failed, deleted);
             }
         }
         Ok(())
@@ -129,7 +132,7 @@ impl Participation {
         match self.task.created(created).await {
             Some(Ok(created)) => Ok(Some(created)),
             Some(Err(error)) if !self.task.closing.is_cancelled() => {
-                self.retried(error).map(|()| None)
+                self.retried(error, Ok(())).map(|()| None)
             }
             Some(Err(error)) if !self.is_retryable(&error) => Err(End::closed(Ok(()))),
             // The dropped create searches for its node.
@@ -141,8 +144,8 @@ impl Participation {
         self.task.policy.is_retryable(error)
     }
 
-    /// `Ok` if another place can be taken after this error.
-    fn retried(&self, error: Error) -> Result<(), End> {
+    /// `Ok` if another place can be taken after this error. `deleted`: the result of the delete of the node.
+    fn retried(&self, error: Error, deleted: Result<(), Error>) -> Result<(), End> {
         // The parent was deleted after its creation.
         let is_parent_missing = error.kind() == ErrorKind::NoNode && !error.is_missing_chroot();
         if is_parent_missing || self.is_retryable(&error) {
@@ -154,7 +157,7 @@ impl Participation {
             return Err(End::closed(Ok(())));
         }
         debug!(path = self.path, %error, "election left: the error is final");
-        Err(End::Failed(error))
+        Err(End::Failed { error, deleted })
     }
 
     /// Leaves the queue. The delete is queued first, as in Curator, which does it the other way round in its locks.

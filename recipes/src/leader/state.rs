@@ -35,8 +35,8 @@ pub(super) struct Status {
 /// How a participation has ended.
 #[derive(Debug, Clone)]
 pub(super) enum End {
-    /// With an error that no retry mends.
-    Failed(Error),
+    /// With an error that no retry mends, and the result of the delete.
+    Failed { error: Error, deleted: Result<(), Error> },
     /// By a close, or with the client. With the result of the delete, once it is known.
     Closed { notify: bool, deleted: Option<Result<(), Error>> },
 }

@@ -290,8 +290,8 @@ impl PersistentNode {
     ///
     /// # Errors
     ///
-    /// `OperationTimeout` when the node is not yet deleted: the background repeats the delete until the session or the
-    /// client ends. Other errors when it cannot be deleted, such as `NotEmpty`.
+    /// `OperationTimeout` when the node is not yet deleted, and `NoAuth` while its ACL does not allow it: the background
+    /// repeats the delete until the session or the client ends. Other errors when it cannot be deleted, such as `NotEmpty`.
     ///
     /// # Cancel safety
     ///

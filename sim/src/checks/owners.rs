@@ -13,6 +13,7 @@ use crate::world::{
     Using, World,
     check::{Check, Findings, Leftovers, View},
     core::Core,
+    disturbances::Disturbances,
     time::{Nanos, Pid, SECOND},
 };
 
@@ -141,7 +142,7 @@ impl<T: Send + 'static> NodeOwners<T> {
         &mut self,
         view: &View<'_>,
         found: &mut Findings,
-        mut wrong: impl FnMut(&str, &T) -> Option<(String, &'static str)>,
+        mut wrong: impl FnMut(&str, &T, &Disturbances) -> Option<(String, &'static str)>,
     ) {
         let now = view.now;
         if now < self.next_look {
@@ -154,7 +155,7 @@ impl<T: Send + 'static> NodeOwners<T> {
             let is_peace = now >= disturbances.peace_at
                 && core.process(open.pid).is_running()
                 && open.client.ended().is_none();
-            let Some((name, wrong)) = wrong(id, &open.of).filter(|_| is_peace) else {
+            let Some((name, wrong)) = wrong(id, &open.of, disturbances).filter(|_| is_peace) else {
                 open.wrong_since = None;
                 continue;
             };

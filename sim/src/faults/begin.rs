@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use docent_protocol::Perms;
 use docent_session::planted;
 use docent_testing::server::Ensemble;
 
@@ -253,6 +254,19 @@ impl World {
             FaultKind::Limit { timeout_ms } => {
                 let limit = Duration::from_millis(timeout_ms);
                 self.servers(|servers, _| servers.set_max_session_timeout(limit));
+            }
+            FaultKind::Deny { node, perms, for_ms } => {
+                let mut nodes = self.core().paths();
+                if nodes.is_empty() {
+                    return;
+                }
+                let path = nodes.swap_remove(usize::from(node) % nodes.len());
+                self.note(format!("the node is {path}"));
+                self.core().disturbances.denied.insert(path.clone());
+                self.lasts_there(for_ms, move |servers, _, on| {
+                    let denied = if on { perms } else { 0 };
+                    servers.set_perms(&path, Perms::from_number(Perms::ALL.number() & !denied));
+                });
             }
             FaultKind::SeverAtGrant { process, for_ms } => {
                 self.core().severed_at_grant.insert(process, for_ms * MILLISECOND);

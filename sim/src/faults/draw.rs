@@ -80,6 +80,11 @@ const KINDS: &[(u64, Draw)] = &[
         process: rng.usize(..processes),
         drift_ppm: rng.i64(-10_000..=10_000),
     }),
+    (8_000, |rng, _, _| FaultKind::Deny {
+        node: rng.u16(..),
+        perms: rng.i32(2..16),
+        for_ms: duration(rng),
+    }),
     (15_000, |rng, _, _| FaultKind::Limit { timeout_ms: rng.u64(1_000..12_000) }),
     (8_000, |rng, processes, _| FaultKind::Suspend {
         process: rng.usize(..processes),

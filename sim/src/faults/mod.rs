@@ -98,6 +98,8 @@ pub enum FaultKind {
     Clock { process: usize, drift_ppm: i64 },
     /// From now on the servers grant no session timeout longer than this.
     Limit { timeout_ms: u64 },
+    /// Nobody has these permissions, a mask of the protocol, on one of the nodes that are there.
+    Deny { node: u16, perms: i32, for_ms: u64 },
     /// The next grant of a strict mutex is the last that a process hears of the servers, which then end its session.
     SeverAtGrant { process: usize, for_ms: u64 },
 }

@@ -1,5 +1,6 @@
 //! Draws the plan of a seed: first its recipes, then their processes, then the faults.
 
+use docent_protocol::Perms;
 use fastrand::Rng;
 
 use super::{
@@ -8,7 +9,10 @@ use super::{
 };
 use crate::{
     checks::servers,
-    faults::draw::{faults, one_in, pick},
+    faults::{
+        FaultKind,
+        draw::{faults, one_in, pick},
+    },
     plan::{
         PlanStep,
         draw::{Setting, empty, generator, weighted},
@@ -47,9 +51,23 @@ pub fn plan(seed: u64) -> Plan {
     sequences::add(&mut plan, &mut generator(seed, "sequences"), has_holders_only);
     renewals::add(&mut plan, &mut generator(seed, "renewals"));
     add_returns(&mut plan, &mut generator(seed, "returns"));
+    keep_events(&mut plan);
     plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
     plan.faults.sort_by_key(|fault| fault.at_ms);
     plan
+}
+
+/// Leaves everyone the right to read where the servers send no event of a node that its watcher may not read: the watch is
+/// silent then, which no client can know.
+fn keep_events(plan: &mut Plan) {
+    // Of the versions that are drawn, the default does.
+    if plan.servers.version.is_none() {
+        for fault in &mut plan.faults {
+            if let FaultKind::Deny { perms, .. } = &mut fault.kind {
+                *perms &= !Perms::READ.number();
+            }
+        }
+    }
 }
 
 /// In a quarter of the plans, lets a process meddle with the nodes of all recipes.

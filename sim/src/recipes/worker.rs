@@ -197,11 +197,7 @@ impl Worker {
     /// Writes the data of some node again, or deletes it, as somebody who means no harm.
     pub(super) async fn meddle(&self, step: &NeighbourStep) {
         let is_touched = |path: &str| TOUCHED.iter().any(|of| path.starts_with(of));
-        let (mut paths, mut nodes) = (self.world.core().ensemble().child_paths("/"), Vec::new());
-        while let Some(path) = paths.pop() {
-            paths.extend(self.world.core().ensemble().child_paths(&path));
-            nodes.push(path);
-        }
+        let mut nodes = self.world.core().paths();
         nodes.retain(|path| is_touched(path));
         let Some(path) = nodes.get(usize::from(step.node) % nodes.len().max(1)) else { return };
         if step.deletes && !path.starts_with("/count-") {

@@ -202,6 +202,17 @@ impl Core {
         &mut self.processes[pid]
     }
 
+    /// The paths of all nodes of the recipes.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        let (mut left, mut paths) = (self.ensemble().child_paths("/"), Vec::new());
+        while let Some(path) = left.pop() {
+            left.extend(self.ensemble().child_paths(&path));
+            paths.push(path);
+        }
+        paths.retain(|path| !path.starts_with("/zookeeper"));
+        paths
+    }
+
     pub(crate) const fn ensemble(&self) -> &Ensemble {
         &self.servers.ensemble
     }

@@ -42,6 +42,8 @@ pub(crate) struct Disturbances {
     pub(crate) throttled: Vec<Nanos>,
     /// The sessions that the servers were made to end, with the time.
     pub(crate) expired: BTreeMap<i64, Nanos>,
+    /// The nodes on which permissions were taken from everybody.
+    pub(crate) denied: BTreeSet<String>,
     /// The nodes of recipes that another client has tried to delete.
     pub(crate) invalidated_by_others: BTreeSet<String>,
 }
@@ -50,6 +52,15 @@ impl Disturbances {
     /// Whether servers may have refused requests shortly before this time.
     pub(crate) fn refuses(&self, at: Nanos) -> bool {
         self.throttled.iter().any(|began_at| (*began_at..began_at + THROTTLED_FOR).contains(&at))
+    }
+
+    /// Whether a request for a node may have been refused for the permissions on it, or on a node above it.
+    pub(crate) fn denies(&self, path: &str) -> bool {
+        let is_at_or_below = |denied: &String| {
+            path.strip_prefix(denied.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.denied.iter().any(is_at_or_below)
     }
 
     /// Notes that the naive bound of a hold may not suffice: for `for_ms`, the member may renew sessions without the

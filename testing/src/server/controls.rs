@@ -10,6 +10,7 @@ use super::{
     ensemble::{Ensemble, Member, Role},
     messages::Body,
     sessions::Sessions,
+    tree::Tree,
 };
 
 impl Ensemble {
@@ -90,12 +91,23 @@ impl Ensemble {
 
     /// Sets the sequence number of the node's next sequential child. Returns whether the node exists.
     pub fn set_sequence_counter(&mut self, path: &str, next: i32) -> bool {
-        let trees = self.members.iter_mut().flat_map(|member| {
+        self.trees().map(|tree| tree.set_counter(path, next)).filter(|done| *done).count() > 0
+    }
+
+    /// Sets the permissions that everyone has on a node, at once and on all members. Only for the simulator, whose
+    /// faults need no leader.
+    #[cfg(docent_sim)]
+    pub fn set_perms(&mut self, path: &str, perms: docent_protocol::Perms) {
+        self.trees().for_each(|tree| tree.set_perms(path, perms));
+    }
+
+    /// The trees of all members, and those to which leaders have ordered changes that no member has applied yet.
+    fn trees(&mut self) -> impl Iterator<Item = &mut Tree> {
+        self.members.iter_mut().flat_map(|member| {
             let ordered =
                 member.leading.as_mut().and_then(|leading| leading.ordered.as_deref_mut());
             ordered.into_iter().chain([&mut member.tree])
-        });
-        trees.map(|tree| tree.set_counter(path, next)).filter(|done| *done).count() > 0
+        })
     }
 
     /// Stops a member: its connections end, and it no longer accepts any. Its log is kept. The members that it was
@@ -143,7 +155,7 @@ impl Ensemble {
     #[cfg(docent_sim)]
     pub fn forget(&mut self, at: usize) {
         let membership = self.membership_of(at);
-        let mut tree = super::tree::Tree::new(self.config.version);
+        let mut tree = Tree::new(self.config.version);
         tree.membership = membership;
         if self.config.is_ensemble() {
             tree.show_membership(tree.membership.version, self.config.epoch());

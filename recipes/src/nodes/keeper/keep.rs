@@ -4,7 +4,7 @@ use bytes::Bytes;
 use docent_protocol::{EventType, Stat};
 use docent_session::{Error, ErrorKind, Watcher, retry::RetryLoop};
 
-use super::{Keeper, NodeEvent, Present, Wanted};
+use super::{Keeper, NodeEvent, Present, Wanted, leave::refused_delete};
 use crate::{
     node_task::{NodeTask, Stop},
     planted,
@@ -148,13 +148,11 @@ impl Keeper {
             }
             // A server that lags shows a node that is gone; a leader does so behind a `sync`, too, but not behind a write.
             let look = || {
-                let settling = self.refused_delete(&present.path);
+                let settling = refused_delete(&self.task.client, &present.path);
                 let look = client.exists_and_watch(&present.path);
                 async {
                     match settling.await {
-                        // The leader has refused it.
-                        Err(error)
-                            if matches!(error.kind(), ErrorKind::NoNode | ErrorKind::NoAuth) => {}
+                        Err(error) if error.kind() == ErrorKind::NoNode => {}
                         settled => settled?,
                     }
                     look.await

@@ -5,11 +5,11 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use docent_session::{Error, ErrorKind, retry::RetryLoop};
+use docent_session::{Client, Error, ErrorKind, retry::RetryLoop};
 use tokio_util::sync::CancellationToken;
 
 use super::{Keeper, Present, keep::Kept};
-use crate::{error, persistent_retry::PersistentRetry};
+use crate::{error, guaranteed_delete::delete_in_background_by, persistent_retry::PersistentRetry};
 
 impl Keeper {
     /// Deletes the node, unless the options keep it. Without a reply, it is repeated as long as the node can be ours. delete
@@ -24,7 +24,7 @@ impl Keeper {
             return Ok(());
         }
         let mut is_blind = kept.is_seen();
-        let present = &kept.present;
+        let present = &mut kept.present;
         let policy = self.policy_of_close();
         let mut retry = RetryLoop::new(&self.task.client, &policy);
         loop {
@@ -34,8 +34,9 @@ impl Keeper {
             let deleted = if std::mem::take(&mut is_blind) {
                 self.task.client.cleanup().delete(&present.path, None).await
             } else {
-                self.delete_again(present).await
+                delete_again(&self.task.client, present).await
             };
+            self.repeat_if_refused(&deleted, present);
             // The event of our own delete has removed the watch.
             if is_gone(deleted, &mut retry).await? {
                 return Ok(());
@@ -43,32 +44,21 @@ impl Keeper {
         }
     }
 
-    /// Deletes the node if it is still ours.
-    async fn delete_again(&self, present: &Present) -> Result<(), Error> {
-        let settling = self.refused_delete(&present.path);
-        let looked = self.task.client.exists(&present.path);
-        settling.await?;
-        match looked.await? {
-            Some(stat) if present.is_same(&stat) => {
-                self.task.client.cleanup().delete(&present.path, Some(stat.version)).await
-            }
-            _ => Ok(()),
+    /// Leaves a delete that the ACL does not allow to the background: an ACL can change.
+    fn repeat_if_refused(&self, deleted: &Result<(), Error>, present: &Present) {
+        if !deleted.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoAuth) {
+            return;
         }
-    }
-
-    /// A delete that deletes nothing, because no node has this version. Its reply comes behind all earlier requests of this
-    /// session; see `protection::settled`. `NoNode` if there is no node.
-    pub(super) fn refused_delete(
-        &self,
-        path: &str,
-    ) -> impl Future<Output = Result<(), Error>> + use<> {
-        let refused = self.task.client.cleanup().delete(path, Some(i32::MAX));
-        async {
-            match refused.await {
-                Err(error) if error.kind() == ErrorKind::BadVersion => Ok(()),
-                result => result,
+        let present = present.clone();
+        delete_in_background_by(&self.task.client, &present.path.clone(), move |client, _| {
+            let (client, mut present) = (client.clone(), present.clone());
+            async move {
+                match delete_again(&client, &mut present).await {
+                    Err(error) if error.kind() == ErrorKind::NoNode => Ok(()),
+                    other => other,
+                }
             }
-        }
+        });
     }
 
     /// After a close, deletes the node of a create that has no reply, and one that only a server that lags did not show.
@@ -97,12 +87,15 @@ impl Keeper {
     async fn delete_unknown(&self, policy: &PersistentRetry) -> Result<(), Error> {
         let path = self.node_path();
         let cleanup = self.task.client.cleanup();
-        let settling = self.refused_delete(path);
+        let settling = refused_delete(&self.task.client, path);
         let looked = cleanup.get_children_with_stat(path);
         settling.await?;
         let (_, stat) = looked.await?;
         if self.is_ours(policy, &stat).await? {
-            cleanup.delete(path, Some(stat.version)).await?;
+            let deleted = cleanup.delete(path, Some(stat.version)).await;
+            let (owner, czxid) = (stat.ephemeral_owner, Some(stat.czxid));
+            self.repeat_if_refused(&deleted, &Present { path: path.to_owned(), owner, czxid });
+            return deleted;
         }
         Ok(())
     }
@@ -110,6 +103,37 @@ impl Keeper {
     /// The policy of the requests after a close.
     fn policy_of_close(&self) -> PersistentRetry {
         PersistentRetry::new(Arc::clone(&self.options.lock.retry_policy), CancellationToken::new())
+    }
+}
+
+/// Deletes the node if it is still ours.
+async fn delete_again(client: &Client, present: &mut Present) -> Result<(), Error> {
+    let settling = refused_delete(client, &present.path);
+    let looked = client.exists(&present.path);
+    settling.await?;
+    match looked.await? {
+        Some(stat) if present.is_same(&stat) => {
+            present.czxid = Some(stat.czxid);
+            client.cleanup().delete(&present.path, Some(stat.version)).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A delete that deletes nothing: no node has this version, or the ACL does not allow it. Its reply comes behind all earlier
+/// requests of this session; see `protection::settled`. `NoNode` if there is no node.
+pub(super) fn refused_delete(
+    client: &Client,
+    path: &str,
+) -> impl Future<Output = Result<(), Error>> + use<> {
+    let refused = client.cleanup().delete(path, Some(i32::MAX));
+    async {
+        match refused.await {
+            Err(error) if matches!(error.kind(), ErrorKind::BadVersion | ErrorKind::NoAuth) => {
+                Ok(())
+            }
+            result => result,
+        }
     }
 }
 

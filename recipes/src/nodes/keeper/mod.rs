@@ -72,6 +72,7 @@ pub(super) struct Keeper {
 }
 
 /// The node that is there, as far as the task knows.
+#[derive(Clone)]
 struct Present {
     path: String,
     /// The session that owns it; 0 if it is not ephemeral.

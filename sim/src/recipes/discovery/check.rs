@@ -166,12 +166,14 @@ impl Check for Services {
         }
         let grace = view.core().disturbances.longest_timeout + OWNED_WITHIN;
         let nodes = &self.nodes;
-        self.owners.judge(view, found, |registration, of| {
+        self.owners.judge(view, found, |registration, of, disturbances| {
             let of_it = |node: &&Node| node.shown.registration() == registration;
             let mut ours = nodes.values().filter(of_it);
             let is_taken = of.path.as_ref().is_some_and(|path| nodes.contains_key(path));
+            // A refused registration is tried again after the next reconnect.
+            let is_denied = of.path.as_ref().is_some_and(|path| disturbances.denies(path));
             let wrong = match (ours.next(), ours.next()) {
-                (None, _) if is_taken => return None,
+                (None, _) if is_taken || is_denied => return None,
                 (None, _) => "is not there",
                 (_, Some(_)) => "is there twice",
                 (Some(node), None) if of.versions.last() == Some(&node.shown) => return None,

@@ -207,7 +207,9 @@ fn ended(worker: &Worker, id: &str, leadership: Option<&Leadership>) {
 
 fn failed(worker: &Worker, id: &str, error: &docent::Error) {
     worker.say(format!("{id} takes part no longer: {error}"));
-    if error.kind() != ErrorKind::Closed && worker.client.ended().is_none() {
+    let is_denied = error.kind() == ErrorKind::NoAuth
+        && error.path().is_some_and(|path| worker.world.core().disturbances.denies(path));
+    if error.kind() != ErrorKind::Closed && worker.client.ended().is_none() && !is_denied {
         worker.violation(&format!("{id} has failed: {error}"));
     }
 }

@@ -210,11 +210,12 @@ impl Check for AllKept {
             }
         }
         let nodes = &self.nodes;
-        self.owners.judge(view, found, |id, of| {
+        self.owners.judge(view, found, |id, of, disturbances| {
             let mut ours = nodes.values().filter(|(other, ..)| other == id);
             let is_taken = !of.is_renamed && nodes.contains_key(&of.path);
             let wrong = match (ours.next(), ours.next()) {
-                (None, _) if is_taken => return None,
+                // A refused create is tried again after the next reconnect.
+                (None, _) if is_taken || disturbances.denies(&of.path) => return None,
                 (None, _) => "is not there",
                 (_, Some(_)) => "is there twice",
                 (Some((_, found, _)), None) if *found == data(id, of.wanted) => return None,

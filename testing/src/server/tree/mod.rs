@@ -309,6 +309,14 @@ impl Tree {
         self.get_mut(path).map(|node| node.cversion = next).is_some()
     }
 
+    /// Sets the permissions that everyone has, without a change of the node's versions.
+    #[cfg(docent_sim)]
+    pub(crate) fn set_perms(&mut self, path: &str, perms: Perms) {
+        if let Some(node) = self.get_mut(path) {
+            node.acl = acl::world(perms);
+        }
+    }
+
     /// Applies a change. The changes that watchers are notified of are appended to `changes`.
     pub(crate) fn apply(
         &mut self,
