@@ -35,7 +35,7 @@ use std::{
 };
 
 use docent_protocol::CreateMode;
-use docent_session::{Error, ErrorKind, Watcher, retry::RetryPolicy};
+use docent_session::{Error, ErrorKind, Outcome, Watcher, retry::RetryPolicy};
 use tracing::debug;
 
 use super::{
@@ -132,7 +132,11 @@ impl Participation {
         match self.task.created(created).await {
             Some(Ok(created)) => Ok(Some(created)),
             Some(Err(error)) if !self.task.closing.is_cancelled() => {
-                self.retried(error, Ok(())).map(|()| None)
+                let deleted = match error.outcome() {
+                    Outcome::NotApplied => Ok(()),
+                    Outcome::Unknown => Err(error::not_yet_deleted(&self.path)),
+                };
+                self.retried(error, deleted).map(|()| None)
             }
             Some(Err(error)) if !self.is_retryable(&error) => Err(End::closed(Ok(()))),
             // The dropped create searches for its node.

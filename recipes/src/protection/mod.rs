@@ -36,6 +36,7 @@ use crate::{
     planted,
     select::{Either, select},
     sent_creates::SentCreates,
+    settle::after_loss,
 };
 use docent_protocol::{CreateMode, Stat};
 use docent_session::{
@@ -152,7 +153,10 @@ pub(crate) async fn create(
             Err(error) if error.kind() == ErrorKind::NodeExists => {
                 creation.unless_closed(retry.pause_after_any_error(error)).await?;
             }
-            Err(error) => creation.unless_closed(retry.pause(error)).await?,
+            Err(error) => {
+                let paused = creation.unless_closed(retry.pause(error)).await;
+                paused.map_err(|error| creation.with_outcome(error))?;
+            }
         }
     }
 }
@@ -226,6 +230,11 @@ impl ProtectedCreate<'_> {
         } else {
             Error::refused(ErrorKind::Closed, "closed before its node was created")
         }
+    }
+
+    /// A refusal, such as that of a search, says nothing of the creates before it.
+    fn with_outcome(&self, error: Error) -> Error {
+        if self.sent.may_have_created() { after_loss(error, &self.path) } else { error }
     }
 
     /// Waits for the pause of a retry. A close ends it.
