@@ -3,11 +3,14 @@
 use std::{
     cmp::Ordering,
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, PoisonError},
     task::{Context, Poll, Waker},
 };
 
-use crate::WatchedEvent;
+use crate::{
+    WatchedEvent,
+    sync::{Mutex, MutexGuard},
+};
 
 /// The events of one watch that were not taken yet.
 ///

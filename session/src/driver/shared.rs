@@ -5,7 +5,7 @@
 //! path), one for the task (`turn`).
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, PoisonError, Weak},
     task::Waker,
     time::Duration,
 };
@@ -25,6 +25,7 @@ use crate::{
     ConnectionState, ErrorKind, SessionToken,
     config::Host,
     machine::{Registration, Session},
+    sync::{Mutex, MutexGuard},
     time::Instant,
 };
 

@@ -41,6 +41,7 @@ use crate::{
     ConnectionState, Error, ErrorKind, Outcome,
     config::Host,
     machine::{Answers as _, Connect, Event, answers::MAX_SHARED_INPUT},
+    planted,
     time::Instant,
 };
 
@@ -440,6 +441,11 @@ impl Driver {
             }
             let connects_at = machine.connects_at();
             let has_more = machine.wants_write();
+            if planted::is("wake-up-lost") {
+                drop(guard);
+                guard = self.shared.lock();
+            }
+            let locked = &mut *guard;
             locked.alarm = alarm;
             locked.connects_at = connects_at;
             locked.writing = !drained;

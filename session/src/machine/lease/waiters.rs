@@ -6,12 +6,15 @@ use std::{
     future::Future,
     mem,
     pin::Pin,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::PoisonError,
     task::Waker,
     time::Duration,
 };
 
-use crate::time::Instant;
+use crate::{
+    sync::{Mutex, MutexGuard},
+    time::Instant,
+};
 
 /// The time and a timer for [`SessionClaim::lost`](crate::session::SessionClaim::lost). The driver of a session gives one to each
 /// lease with [`SessionLease::set_timer`](crate::session::SessionLease::set_timer).
