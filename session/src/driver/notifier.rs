@@ -3,6 +3,7 @@
 use std::{
     cmp::Ordering,
     collections::VecDeque,
+    mem,
     sync::{Arc, PoisonError},
     task::{Context, Poll, Waker},
 };
@@ -80,7 +81,7 @@ impl Notifier {
             }
             buffer @ Buffer::Empty(_) => {
                 let events = Buffer::Events(VecDeque::from([event]));
-                match std::mem::replace(buffer, events) {
+                match mem::replace(buffer, events) {
                     Buffer::Empty(waker) => waker,
                     Buffer::Events(_) => None,
                 }
@@ -102,7 +103,10 @@ impl Notifier {
         match buffer.pop() {
             Some(event) => Poll::Ready(event),
             None => {
-                *buffer = Buffer::Empty(Some(cx.waker().clone()));
+                let replaced = mem::replace(&mut *buffer, Buffer::Empty(Some(cx.waker().clone())));
+                // The drop of a waker may run code of the caller.
+                drop(buffer);
+                drop(replaced);
                 Poll::Pending
             }
         }

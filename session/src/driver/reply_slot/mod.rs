@@ -80,11 +80,14 @@ enum Stage {
 }
 
 impl SlotState {
-    fn register(&mut self, cx: &Context<'_>) {
-        match &mut self.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            None if self.stage == Stage::Abandoned => {}
-            None => self.waker = Some(cx.waker().clone()),
+    /// Returns the waker of an earlier poll, to be dropped after the slot is unlocked: the drop may run code of the
+    /// caller, which may lock the machine.
+    #[must_use]
+    fn register(&mut self, cx: &Context<'_>) -> Option<Waker> {
+        match &self.waker {
+            Some(waker) if waker.will_wake(cx.waker()) => None,
+            None if self.stage == Stage::Abandoned => None,
+            _ => self.waker.replace(cx.waker().clone()),
         }
     }
 }
@@ -443,7 +446,9 @@ impl PendingReply {
         }
         let mut slot = self.slot.lock();
         if slot.stage != Stage::Ready {
-            slot.register(cx);
+            let replaced = slot.register(cx);
+            drop(slot);
+            drop(replaced);
             return Poll::Pending;
         }
         self.stage = CallerStage::Taken;
