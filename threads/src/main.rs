@@ -174,25 +174,25 @@ fn find_plants(arguments: &Arguments) -> usize {
 fn keep(scenario: &Scenario, plant: Option<&str>, found: &Found) -> String {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/threads");
     let file = directory.join(format!("{}.txt", scenario.name));
-    let choices = found.choices.iter().map(u8::to_string).collect::<Vec<_>>().join(" ");
+    let schedule = found.schedule.iter().map(u8::to_string).collect::<Vec<_>>().join(" ");
     let text =
-        format!("{}\n{}\n{choices}\n{}\n", scenario.name, plant.unwrap_or("-"), found.failure);
+        format!("{}\n{}\n{schedule}\n{}\n", scenario.name, plant.unwrap_or("-"), found.failure);
     match fs::create_dir_all(directory).and_then(|()| fs::write(&file, &text)) {
         Ok(()) => format!("replay: {COMMAND} --schedule {}", file.display()),
-        Err(error) => format!("its schedule is not kept: {error}; it is {choices}"),
+        Err(error) => format!("its schedule is not kept: {error}; it is {schedule}"),
     }
 }
 
-/// Runs one schedule: a file with a line each for the scenario, the planted fault or `-`, and the choices.
+/// Runs one schedule: a file with a line each for the scenario, the planted fault or `-`, and the threads in turn.
 fn replay(file: &Path) -> Result<ExitCode, String> {
     let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
     let mut lines = text.lines();
     let mut next = || lines.next().ok_or("a line is missing");
     let scenario = scenario(next()?)?;
     let plant = Some(next()?).filter(|name| *name != "-").map(plant).transpose()?;
-    let choices = next()?.split(' ').map(str::parse).collect::<Result<_, _>>();
-    let choices = choices.map_err(|error| format!("the choices: {error}"))?;
-    let report = search(scenario, plant, Which::One(choices), None);
+    let schedule = next()?.split(' ').map(str::parse).collect::<Result<_, _>>();
+    let schedule = schedule.map_err(|error| format!("the schedule: {error}"))?;
+    let report = search(scenario, plant, Which::One(schedule), None);
     let failure = report.found.as_ref().map_or("no failure", |found| &found.failure);
     println!("{}: {failure}", scenario.name);
     Ok(ExitCode::from(u8::from(report.found.is_some())))

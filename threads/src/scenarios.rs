@@ -15,7 +15,7 @@ use shuttle::{
     thread::{JoinHandle, spawn},
 };
 
-use crate::world::World;
+use crate::{search::calm, world::World};
 
 /// A race of two threads or three, beside the task of a client.
 #[derive(Debug)]
@@ -105,13 +105,14 @@ fn wake_up_while_task_sleeps() {
     world.finish();
 }
 
-/// Requests are queued and sent while the connection ends, and a new one follows.
+/// Requests are queued and sent while the connection ends, and a close follows.
 fn submit_beside_disconnect() {
     let (world, client) = World::begin();
     let other = get(&client, "/other");
-    world.server().cut();
-    is_own_or(&[ErrorKind::ConnectionLoss], "/own", block_on(client.get_data("/own")));
+    let cut = block_on(client.get_data("/cut"));
+    assert!(cut.is_err_and(|error| error.kind() == ErrorKind::ConnectionLoss));
     is_own_or(&[ErrorKind::ConnectionLoss], "/other", join(other));
+    calm();
     block_on(client.close()).expect("a close on the next connection");
     world.finish();
 }
@@ -143,8 +144,7 @@ fn one_response_two_threads() {
 fn event_beside_wait() {
     let (world, client, mut watcher) = World::watching();
     let waiting = spawn(move || block_on(watcher.next()).expect("an event").path);
-    world.server().change("/watched");
-    is_own("/own", block_on(client.get_data("/own")));
+    is_own("/change", block_on(client.get_data("/change")));
     assert_eq!(join(waiting), "/watched");
     drop(client);
     world.finish();
@@ -154,8 +154,7 @@ fn event_beside_wait() {
 fn reply_behind_event() {
     let (world, client, mut watcher) = World::watching();
     let other = get(&client, "/other");
-    world.server().change("/watched");
-    is_own("/own", block_on(client.get_data("/own")));
+    is_own("/change", block_on(client.get_data("/change")));
     assert!(watcher.try_next().is_some(), "the reply is visible before the event");
     is_own("/other", join(other));
     drop(client);

@@ -31,12 +31,25 @@ const MAX_STEPS: usize = 20_000;
 thread_local! {
     /// Whether the scenario has reached its race.
     static RACES: Cell<bool> = const { Cell::new(false) };
+    /// The threads that take no part in it.
+    static AT_ONCE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Lets this thread go on as soon as it can, in the bounded search. For the servers: with replies that come at any time, the
+/// search would not end. Random schedules have them.
+pub(crate) fn at_once() {
+    AT_ONCE.with_borrow_mut(|threads| threads.push(number(shuttle::current::me())));
 }
 
 /// Begins the race of a scenario. Before it, there is one schedule: the first thread waits until no other can go on.
 pub(crate) fn race() {
     shuttle::thread::sleep(Duration::ZERO);
     RACES.set(true);
+}
+
+/// Ends the race before the scenario ends: the rest has one schedule again.
+pub(crate) fn calm() {
+    RACES.set(false);
 }
 
 /// Which schedules are run.
@@ -46,7 +59,7 @@ pub enum Which {
     Random(u64),
     /// All with at most this number of preemptions.
     Bounded(u8),
-    /// The one with these choices.
+    /// One: its threads, in turn.
     One(Vec<u8>),
 }
 
@@ -60,11 +73,11 @@ pub struct Report {
     pub found: Option<Found>,
 }
 
-/// A failure, and the choices that lead to it.
+/// A failure, and the schedule that leads to it.
 #[derive(Debug)]
 pub struct Found {
     pub failure: String,
-    pub choices: Vec<u8>,
+    pub schedule: Vec<u8>,
 }
 
 /// Runs schedules of a scenario until one fails. Fewer than asked for, if `until` passes before.
@@ -96,8 +109,8 @@ fn search_here(
     let run = scenario.run;
     let failure = catch_unwind(AssertUnwindSafe(|| runner.run(run))).err();
     let search = search.borrow();
-    let found =
-        failure.map(|failure| Found { failure: text(&*failure), choices: search.choices.clone() });
+    let found = failure
+        .map(|failure| Found { failure: text(&*failure), schedule: search.schedule.clone() });
     Report { schedules: search.schedules, complete: found.is_none() && !search.is_late, found }
 }
 
@@ -111,45 +124,18 @@ struct Search {
     until: Option<Instant>,
     is_late: bool,
     schedules: u64,
-    /// The threads that the present schedule chooses, from its race on.
-    choices: Vec<u8>,
-    /// The number of choices made.
+    /// The threads of the present schedule, from its race on.
+    schedule: Vec<u8>,
+    /// The last one of them that was chosen.
+    present: Option<u8>,
+    /// The choices of the bounded search, each with those that are left to try.
+    choices: Vec<(u8, Vec<u8>)>,
+    /// The numbers of choices and of preemptions made.
     depth: usize,
-    /// The number of preemptions in it.
     preemptions: u8,
-    /// What the bounded search has still to try at each choice.
-    rest: Vec<Threads>,
     random: fastrand::Rng,
     /// How often, of eight times, a random schedule stays at the present thread.
     stays: u8,
-}
-
-/// A set of threads: a bit for each number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Threads(u64);
-
-impl Threads {
-    fn of(threads: impl Iterator<Item = u8>) -> Self {
-        Self(threads.fold(0, |set, thread| set | 1 << thread))
-    }
-
-    fn has(self, thread: u8) -> bool {
-        self.0 & (1 << thread) != 0
-    }
-
-    fn without(self, thread: u8) -> Self {
-        Self(self.0 & !(1 << thread))
-    }
-
-    /// The one with the lowest number.
-    fn first(self) -> Option<u8> {
-        (0..64).find(|thread| self.has(*thread))
-    }
-
-    /// The one with the highest number.
-    fn last(self) -> Option<u8> {
-        (0..64).rev().find(|thread| self.has(*thread))
-    }
 }
 
 impl Search {
@@ -159,10 +145,11 @@ impl Search {
             until,
             is_late: false,
             schedules: 0,
+            schedule: Vec::new(),
+            present: None,
             choices: Vec::new(),
             depth: 0,
             preemptions: 0,
-            rest: Vec::new(),
             random: fastrand::Rng::with_seed(0),
             stays: 0,
         }
@@ -184,54 +171,63 @@ impl Search {
             self.stays = self.random.u8(..8);
         }
         self.schedules += 1;
-        self.choices.truncate(self.rest.len());
+        self.schedule.clear();
         self.depth = 0;
         self.preemptions = 0;
+        self.present = None;
         RACES.set(false);
+        AT_ONCE.take();
         true
     }
 
     /// Changes the last choice for which another thread is left.
     fn turn_back(&mut self) -> bool {
-        while let Some(rest) = self.rest.last_mut() {
-            if let Some(next) = rest.first() {
-                *rest = rest.without(next);
-                self.choices[self.rest.len() - 1] = next;
+        while let Some((choice, rest)) = self.choices.last_mut() {
+            if let Some(next) = rest.pop() {
+                *choice = next;
                 return true;
             }
-            self.rest.pop();
+            self.choices.pop();
         }
         false
     }
 }
 
 impl Search {
-    /// The next thread of the race. `ready` can go on; `present` was running.
-    fn choose(&mut self, ready: Threads, present: Option<u8>, runnable: &[&Task]) -> u8 {
-        let present = present.filter(|present| ready.has(*present));
-        let default =
-            present.or_else(|| ready.first()).expect("shuttle asks only if a thread is ready");
+    /// The next thread of the race; `ready` can go on.
+    fn choose(&mut self, ready: Vec<u8>, runnable: &[&Task]) -> u8 {
+        let present = self.present.filter(|present| ready.contains(present));
+        let default = present.unwrap_or(ready[0]);
         let choice = match &self.which {
-            Which::Random(_) => {
-                let stays = present.filter(|_| self.random.u8(..8) < self.stays);
-                // Also threads in `park`, which may wake up for no reason.
-                stays.unwrap_or_else(|| number(runnable[self.random.usize(..runnable.len())].id()))
-            }
-            Which::Bounded(_) if self.depth < self.rest.len() => self.choices[self.depth],
+            Which::Random(_) if present.is_some() && self.random.u8(..8) < self.stays => default,
+            // Also threads in `park`, which may wake up for no reason.
+            Which::Random(_) => number(runnable[self.random.usize(..runnable.len())].id()),
             Which::Bounded(most) => {
-                let may_preempt = present.is_none() || self.preemptions < *most;
-                self.rest.push(if may_preempt { ready.without(default) } else { Threads(0) });
-                default
+                let is_at_once = |thread: &&u8| AT_ONCE.with_borrow(|all| all.contains(thread));
+                match ready.iter().find(is_at_once) {
+                    Some(at_once) => *at_once,
+                    None => self.next(*most, ready, present, default),
+                }
             }
-            Which::One(choices) => choices.get(self.depth).copied().unwrap_or(default),
+            Which::One(schedule) => schedule.get(self.schedule.len()).copied().unwrap_or(default),
         };
         let is_known = runnable.iter().any(|task| number(task.id()) == choice);
         assert!(is_known, "thread {choice} cannot go on: the schedule belongs to other code");
-        self.preemptions += u8::from(present.is_some_and(|present| present != choice));
+        self.schedule.push(choice);
+        choice
+    }
+
+    /// The next choice of the bounded search.
+    fn next(&mut self, most: u8, mut ready: Vec<u8>, present: Option<u8>, default: u8) -> u8 {
         if self.depth == self.choices.len() {
-            self.choices.push(choice);
+            let may_preempt = present.is_none() || self.preemptions < most;
+            ready.retain(|thread| may_preempt && *thread != default);
+            self.choices.push((default, ready));
         }
+        let choice = self.choices[self.depth].0;
         self.depth += 1;
+        self.preemptions += u8::from(present.is_some_and(|present| present != choice));
+        self.present = Some(choice);
         choice
     }
 }
@@ -250,18 +246,13 @@ impl Scheduler for Handle {
         self.0.borrow_mut().begin().then(|| Schedule::new(0))
     }
 
-    fn next_task(
-        &mut self,
-        runnable: &[&Task],
-        present: Option<TaskId>,
-        _: bool,
-    ) -> Option<TaskId> {
+    fn next_task(&mut self, runnable: &[&Task], _: Option<TaskId>, _: bool) -> Option<TaskId> {
         let ready = runnable.iter().filter(|task| task.runnable()).map(|task| number(task.id()));
-        let ready = Threads::of(ready);
+        let ready: Vec<_> = ready.collect();
         let next = if RACES.get() {
-            self.0.borrow_mut().choose(ready, present.map(number), runnable)
+            self.0.borrow_mut().choose(ready, runnable)
         } else {
-            ready.last()?
+            *ready.last()?
         };
         Some(TaskId::from(usize::from(next)))
     }

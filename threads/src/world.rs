@@ -1,16 +1,15 @@
 //! The surroundings of the clients: tasks that are shuttle's, time that only goes on for short timers, and one server.
 
 use std::{
-    collections::VecDeque,
     fmt,
     future::{Future, ready},
     io, mem,
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -20,9 +19,9 @@ use docent::{
     runtime::{Clock, Connecting, Instant, Runtime, Task, Timer, Transport},
 };
 use shuttle::future::{JoinHandle, block_on, spawn};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
-use crate::search::race;
+use crate::search::{at_once, race};
 
 /// Time goes on at once for shorter timers: the pauses before a reconnect. Longer ones never fire.
 const SHORT: Duration = Duration::from_millis(200);
@@ -38,7 +37,10 @@ struct State {
     has_ended: AtomicBool,
     /// In nanoseconds.
     now: AtomicU64,
-    server: Mutex<Server>,
+    /// A task for each connection.
+    servers: Mutex<Vec<JoinHandle<()>>>,
+    /// How many times closeSession was received.
+    closes: AtomicU32,
 }
 
 impl World {
@@ -85,21 +87,19 @@ impl World {
 
     /// Waits until all tasks have ended, which they do once the clients have. The server must have received closeSession once.
     pub(crate) fn finish(self) {
-        loop {
-            let Some(task) = lock(&self.0.tasks).pop() else { break };
-            // An error: the task was dropped with its runtime.
-            let _ = block_on(task);
+        for tasks in [&self.0.tasks, &self.0.servers] {
+            loop {
+                let Some(task) = lock(tasks).pop() else { break };
+                // An error: the task was dropped with its runtime.
+                let _ = block_on(task);
+            }
         }
-        assert!(self.has_closed(), "closeSession was received {} times", self.server().closes);
+        assert!(self.has_closed(), "closeSession was received {:?} times", self.0.closes);
     }
 
     /// Whether the server has received closeSession, once.
     pub(crate) fn has_closed(&self) -> bool {
-        self.server().closes == 1
-    }
-
-    pub(crate) fn server(&self) -> MutexGuard<'_, Server> {
-        lock(&self.0.server)
+        self.0.closes.load(Ordering::Relaxed) == 1
     }
 
     fn now(&self) -> u64 {
@@ -173,24 +173,12 @@ impl Timer for WorldTimer {
 
 impl Transport for World {
     fn connect<'a>(&'a self, _: &'a Host, _: Duration) -> Connecting<'a> {
-        let mut server = self.server();
-        let number = server.number + 1;
-        *server = Server { number, is_open: true, closes: server.closes, ..Server::default() };
-        Box::pin(ready(Ok(Box::new(Connection { world: self.clone(), number }) as _)))
+        let (stream, server) = duplex(4096);
+        let world = self.clone();
+        // An error: the client has ended the connection.
+        lock(&self.0.servers).push(spawn(async move { drop(world.serve(server).await) }));
+        Box::pin(ready(Ok(Box::new(stream) as _)))
     }
-}
-
-/// A server with one session and one connection, which answers as soon as it has read. The data of each node is its path.
-#[derive(Default)]
-pub(crate) struct Server {
-    number: u32,
-    is_open: bool,
-    is_connected: bool,
-    zxid: i64,
-    input: Vec<u8>,
-    output: VecDeque<u8>,
-    reader: Option<Waker>,
-    closes: u32,
 }
 
 /// `OpCode` and `xid` of ZooKeeper's protocol.
@@ -198,117 +186,55 @@ const GET_DATA: i32 = 4;
 const CLOSE: i32 = -11;
 const EVENT: i32 = -1;
 
-impl Server {
-    /// Ends the connection.
-    pub(crate) fn cut(&mut self) {
-        self.is_open = false;
-        self.wake();
-    }
-
-    /// Sends the event that the data of a node has changed.
-    pub(crate) fn change(&mut self, path: &str) {
-        let (node_data_changed, sync_connected) = (3_i32, 3_i32);
-        let event = [node_data_changed.to_be_bytes(), sync_connected.to_be_bytes()].concat();
-        self.reply(EVENT, -1, &[event, string(path.as_bytes())].concat());
-    }
-
-    fn wake(&mut self) {
-        self.reader.take().into_iter().for_each(Waker::wake);
-    }
-
-    fn send(&mut self, record: &[u8]) {
-        self.output.extend(string(record));
-        self.wake();
-    }
-
-    fn reply(&mut self, xid: i32, zxid: i64, record: &[u8]) {
-        self.send(&[&xid.to_be_bytes()[..], &zxid.to_be_bytes(), &[0; 4], record].concat());
-    }
-
-    fn receive(&mut self, bytes: &[u8]) {
-        self.input.extend(bytes);
-        while let Some((length, rest)) = self.input.split_first_chunk() {
-            let Some(request) = rest.get(..u32::from_be_bytes(*length) as usize) else { return };
-            let request = request.to_vec();
-            self.input.drain(..4 + request.len());
-            self.answer(&request);
+/// A server with one session. The data of each node is its path.
+impl World {
+    /// Answers the requests of a connection, until it ends. To read `/change` changes `/watched`, to read `/cut` ends the
+    /// connection.
+    async fn serve(&self, mut stream: DuplexStream) -> io::Result<()> {
+        at_once();
+        read(&mut stream).await?;
+        // The version of the protocol, the timeout in ms, the session's id and password, and not read-only.
+        let (timeout, session) = (30_000_i32.to_be_bytes(), 1_i64.to_be_bytes());
+        let accepted = [&[0; 4], &timeout[..], &session, &string(&[0; 16]), &[0]].concat();
+        stream.write_all(&string(&accepted)).await?;
+        for zxid in 1.. {
+            let request = read(&mut stream).await?;
+            let number = |at: usize| {
+                i32::from_be_bytes(*request[at..].first_chunk().expect("a request has a header"))
+            };
+            let (xid, op) = (number(0), number(4));
+            self.0.closes.fetch_add(u32::from(op == CLOSE), Ordering::Relaxed);
+            let mut record = Vec::new();
+            if op == GET_DATA {
+                let path = &request[8..request.len() - 1];
+                if path.ends_with(b"/cut") {
+                    break;
+                }
+                if path.ends_with(b"/change") {
+                    // NodeDataChanged, SyncConnected.
+                    let event = [&[0, 0, 0, 3, 0, 0, 0, 3], &string(b"/watched")[..]].concat();
+                    let _ = stream.write_all(&reply(EVENT, -1, &event)).await;
+                }
+                record = [path, &[0; 68]].concat();
+            }
+            // As Tcp's stream, this client reads replies until the server has read its last request.
+            let _ = stream.write_all(&reply(xid, zxid, &record)).await;
         }
+        Ok(())
     }
+}
 
-    fn answer(&mut self, request: &[u8]) {
-        if !mem::replace(&mut self.is_connected, true) {
-            // The version of the protocol, the timeout in ms, the session's id and password, and not read-only.
-            let (timeout, session) = (30_000_i32.to_be_bytes(), 1_i64.to_be_bytes());
-            let accepted = [&[0; 4], &timeout[..], &session, &string(&[0; 16]), &[0]].concat();
-            return self.send(&accepted);
-        }
-        let number = |at: usize| {
-            i32::from_be_bytes(*request[at..].first_chunk().expect("a request has a header"))
-        };
-        let (xid, op) = (number(0), number(4));
-        self.closes += u32::from(op == CLOSE);
-        self.zxid += 1;
-        let record = match op {
-            GET_DATA => [&request[8..request.len() - 1], &[0; 68]].concat(),
-            _ => Vec::new(),
-        };
-        self.reply(xid, self.zxid, &record);
-    }
+async fn read(stream: &mut DuplexStream) -> io::Result<Vec<u8>> {
+    let mut frame = vec![0; stream.read_u32().await? as usize];
+    stream.read_exact(&mut frame).await?;
+    Ok(frame)
+}
+
+fn reply(xid: i32, zxid: i64, record: &[u8]) -> Vec<u8> {
+    string(&[&xid.to_be_bytes()[..], &zxid.to_be_bytes(), &[0; 4], record].concat())
 }
 
 /// Bytes with their length in front: a string, or a frame.
 fn string(bytes: &[u8]) -> Vec<u8> {
     [&u32::try_from(bytes.len()).expect("short").to_be_bytes(), bytes].concat()
-}
-
-/// The client's end of a connection.
-struct Connection {
-    world: World,
-    number: u32,
-}
-
-impl Connection {
-    /// The server, unless this connection has ended.
-    fn server(&self) -> Option<MutexGuard<'_, Server>> {
-        Some(self.world.server()).filter(|server| server.is_open && server.number == self.number)
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let Some(mut server) = self.server() else { return Poll::Ready(Ok(())) };
-        if server.output.is_empty() {
-            server.reader = Some(cx.waker().clone());
-            return Poll::Pending;
-        }
-        let count = buf.remaining().min(server.output.len());
-        buf.put_slice(&server.output.drain(..count).collect::<Vec<_>>());
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let Some(mut server) = self.server() else {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        };
-        server.receive(bytes);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
 }
