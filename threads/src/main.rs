@@ -123,9 +123,13 @@ fn search_all(arguments: &Arguments) -> usize {
             (Which::Random(random), "random".to_owned()),
             (Which::Bounded(bound), format!("bounded by {bound} preemptions")),
         ] {
-            let report = search(scenario, arguments.plant, which, until());
-            let complete = if report.complete { "" } else { " (not all)" };
-            let _ = write!(line, " {} {how}{complete},", thousands(report.schedules));
+            let report = search(scenario, arguments.plant, which.clone(), until());
+            let complete = match (report.complete, &which) {
+                (false, _) => " not complete,",
+                (true, Which::Bounded(_)) => " complete,",
+                (true, _) => "",
+            };
+            let _ = write!(line, " {} {how},{complete}", thousands(report.schedules));
             if let Some(found) = &report.found {
                 println!(
                     "{}: {} ({})",
