@@ -76,6 +76,8 @@ mod planted;
 #[cfg(docent_sim)]
 pub mod planted;
 mod session_token;
+#[cfg_attr(not(feature = "tokio"), expect(unused_imports, reason = "what only the driver uses"))]
+mod sync;
 mod time;
 
 #[cfg(feature = "tokio")]

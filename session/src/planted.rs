@@ -1,4 +1,4 @@
-//! Faults that the simulator plants, to prove that its checks find them: docs/SIMULATION.md.
+//! Faults that the simulator and the scenarios of threads plant, to prove that their checks find them: docs/SIMULATION.md.
 //!
 //! Only `--cfg docent_sim` makes it possible to plant one. Without it, the questions below are constants, and the
 //! compiler removes the faults. A fault that waits has `#[cfg(docent_sim)]` in front: a wait that is never reached would

@@ -6,13 +6,20 @@
 use std::{
     future::{Future, IntoFuture},
     pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, Wake, Waker},
-    thread::{self, Thread},
     time::Duration,
+};
+#[cfg(not(docent_threads))]
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread::{self, Thread},
+};
+
+#[cfg(docent_threads)]
+use docent_threads_sync::{
+    atomic::{AtomicBool, Ordering},
+    thread::{self, Thread},
 };
 
 use tokio::{runtime::Handle, task::coop};

@@ -4,7 +4,7 @@ use std::process::{Command, ExitCode};
 
 use xtask::Result;
 
-use crate::{deny, packages, report::Report, semver, sim};
+use crate::{deny, packages, report::Report, semver, sim, threads};
 use xtask::workspace::{LIBRARIES, cargo_with, is_ci, root};
 
 /// Runs every check, even after one has failed.
@@ -55,14 +55,16 @@ fn checks(has_gssapi: bool) -> Vec<(&'static str, Command)> {
     let format = cargo_with(&["fmt", "--manifest-path", "benches/Cargo.toml", "--check"]);
     checks.push(("format of the benchmarks", format));
     // Also separate, with other compiler flags.
-    let in_sim = |arguments: &[&str]| {
-        let mut command = sim::cargo_in_sim();
+    let with = |mut command: Command, arguments: &[&str]| {
         command.args(arguments);
         command
     };
-    checks.push(("format of the simulator", in_sim(&["fmt", "--all", "--check"])));
+    let format = ["fmt", "--all", "--check"];
     let clippy = ["clippy", "--workspace", "--locked", "--all-targets", "--", "-D", "warnings"];
-    checks.push(("lints of the simulator", in_sim(&clippy)));
+    checks.push(("format of the simulator", with(sim::cargo_in_sim(), &format)));
+    checks.push(("lints of the simulator", with(sim::cargo_in_sim(), &clippy)));
+    checks.push(("format of the threads", with(threads::cargo_in_threads(), &format)));
+    checks.push(("lints of the threads", with(threads::cargo_in_threads(), &clippy)));
     checks
 }
 

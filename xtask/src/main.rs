@@ -19,6 +19,7 @@ mod server;
 mod sim;
 mod summary;
 mod test;
+mod threads;
 
 use std::process::ExitCode;
 
@@ -49,6 +50,9 @@ usage: cargo xtask COMMAND
   exhaust [SCOPE...] [OPTIONS]
                             run the small scenarios of sim/scopes in every order of messages and faults;
                             --help lists the options
+  threads [SCENARIO...] [OPTIONS]
+                            run the threads of small scenarios in random orders, and in all with at most three
+                            preemptions; --help lists the options
   chaos [--minutes N] [--seed S] [--members 3|5] [--report DIR] [--plan]
                             cut, stop and kill a real ensemble and its clients, and judge what they
                             report (docs/CHAOS.md); needs root; --plan only prints the faults
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
         Some(("package", [])) => check::package(),
         Some(("mutants", rest)) => mutants::run(rest),
         Some(("test", rest)) => test::run(rest),
+        Some(("threads", rest)) => threads::run(rest),
         Some(("server", rest)) => server::run(rest),
         Some(("sim", rest)) => sim::run(rest),
         _ => Ok(usage()),

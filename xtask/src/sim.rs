@@ -1,7 +1,7 @@
 //! `cargo xtask sim`: builds the simulator and runs it. docs/SIMULATION.md describes it.
 
 use std::{
-    process::{Command, ExitCode, Stdio},
+    process::{Command, ExitCode, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -16,9 +16,24 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     if !build()? {
         return Ok(ExitCode::FAILURE);
     }
-    let status = simulator(arguments).status()?;
+    code(simulator(arguments).status()?)
+}
+
+/// The exit code of a program that was run.
+pub(crate) fn code(status: ExitStatus) -> Result<ExitCode> {
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+/// The arguments with the whole path of the file of `--schedule`: programs of other workspaces run in their own directory.
+pub(crate) fn with_absolute_schedule(arguments: &[String]) -> Result<Vec<String>> {
+    let mut passed = Vec::new();
+    for argument in arguments {
+        let is_file = passed.last().is_some_and(|before| before == "--schedule");
+        let file = is_file.then(|| std::path::absolute(argument)).transpose()?;
+        passed.push(file.map_or_else(|| argument.clone(), |file| file.display().to_string()));
+    }
+    Ok(passed)
 }
 
 /// Builds the simulator and returns whether that succeeded. Cargo is quiet, so that the error for
@@ -49,8 +64,13 @@ pub(crate) fn simulator(arguments: &[String]) -> Command {
 
 /// A cargo command in the workspace of the simulator, whose configuration has the compiler flags.
 pub(crate) fn cargo_in_sim() -> Command {
+    cargo_in("sim")
+}
+
+/// A cargo command in another workspace.
+pub(crate) fn cargo_in(workspace: &str) -> Command {
     let mut command = cargo();
-    command.current_dir(root().join("sim")).stdin(Stdio::null());
+    command.current_dir(root().join(workspace)).stdin(Stdio::null());
     // These would replace the flags of the configuration.
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     command

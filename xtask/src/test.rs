@@ -11,7 +11,7 @@ use xtask::{EXAMPLES_BUILT, Result, Server, Settings, TemporaryDirectory, four_l
 
 use crate::compose::Container;
 use crate::summary::Summary;
-use crate::{chaos, packages, sim};
+use crate::{chaos, packages, sim, threads};
 use xtask::workspace::{cargo, is_ci, root};
 
 /// Runs the tests. Its last lines are the failures, the duration, and `N passed, N failed, N skipped`.
@@ -274,7 +274,8 @@ fn test_aws_lc_rs(summary: &mut Summary) -> Result<bool> {
     run_tests(command, summary)
 }
 
-/// Runs the tests of the simulator, then its default seeds and the quick scopes; each of these two counts as one test.
+/// Runs the tests of the simulator, then its default seeds and the quick scopes; each of these two counts as one test. Then
+/// the quick part of the threads, which is a test.
 fn test_simulator(build: BackgroundBuild, summary: &mut Summary) -> Result<bool> {
     println!("xtask: the simulator: its tests, 2,000 seeds, and the quick scopes in every order");
     drop(build);
@@ -289,6 +290,10 @@ fn test_simulator(build: BackgroundBuild, summary: &mut Summary) -> Result<bool>
     let is_good = sim::simulator(&quick).status()?.success();
     summary.add_run("cargo xtask exhaust --quick", is_good);
     success &= is_good;
+    println!("xtask: the threads of small scenarios, in few orders");
+    let mut command = threads::cargo_in_threads();
+    command.args(["test", "--release", "--locked", "--no-fail-fast"]);
+    success &= run_tests(command, summary)?;
     Ok(success)
 }
 

@@ -3,11 +3,15 @@
 use std::{
     cmp::Ordering,
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    mem,
+    sync::{Arc, PoisonError},
     task::{Context, Poll, Waker},
 };
 
-use crate::WatchedEvent;
+use crate::{
+    WatchedEvent,
+    sync::{Mutex, MutexGuard},
+};
 
 /// The events of one watch that were not taken yet.
 ///
@@ -77,7 +81,7 @@ impl Notifier {
             }
             buffer @ Buffer::Empty(_) => {
                 let events = Buffer::Events(VecDeque::from([event]));
-                match std::mem::replace(buffer, events) {
+                match mem::replace(buffer, events) {
                     Buffer::Empty(waker) => waker,
                     Buffer::Events(_) => None,
                 }
@@ -99,7 +103,10 @@ impl Notifier {
         match buffer.pop() {
             Some(event) => Poll::Ready(event),
             None => {
-                *buffer = Buffer::Empty(Some(cx.waker().clone()));
+                let replaced = mem::replace(&mut *buffer, Buffer::Empty(Some(cx.waker().clone())));
+                // The drop of a waker may run code of the caller.
+                drop(buffer);
+                drop(replaced);
                 Poll::Pending
             }
         }

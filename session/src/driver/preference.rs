@@ -5,13 +5,16 @@ use std::{
     collections::HashMap,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
 use tracing::error;
 
-use crate::config::Host;
+use crate::{
+    config::Host,
+    sync::{Mutex, MutexGuard},
+};
 
 /// A server that a client may connect to, as the function of
 /// [`Config::with_server_preference`](crate::Config::with_server_preference) sees it.

@@ -1,11 +1,12 @@
 //! The state that the clients share with the driver's task: the locked machine, the clock, and the connection states.
 //!
 //! Only plain computation happens under the machine's lock: no callback, no await. A slot's lock may be taken under it;
-//! nothing is locked under a slot's lock. One place locks for clients (`Shared::with`, and `Shared::submit` for the hot
+//! nothing is locked under a slot's lock. No waker is called or dropped under a lock, because both may run code of the
+//! caller. One place locks for clients (`Shared::with`, and `Shared::submit` for the hot
 //! path), one for the task (`turn`).
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, PoisonError, Weak},
     task::Waker,
     time::Duration,
 };
@@ -25,6 +26,7 @@ use crate::{
     ConnectionState, ErrorKind, SessionToken,
     config::Host,
     machine::{Registration, Session},
+    sync::{Mutex, MutexGuard},
     time::Instant,
 };
 

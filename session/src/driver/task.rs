@@ -41,6 +41,7 @@ use crate::{
     ConnectionState, Error, ErrorKind, Outcome,
     config::Host,
     machine::{Answers as _, Connect, Event, answers::MAX_SHARED_INPUT},
+    planted,
     time::Instant,
 };
 
@@ -412,6 +413,8 @@ impl Driver {
         let drained = !self.is_writing();
         #[cfg(feature = "metrics")]
         let mut metrics = None;
+        // Dropped without the lock: the drop of a waker may run code of the executor.
+        let mut replaced = None;
         let turn = {
             let mut guard = self.shared.lock();
             let locked = &mut *guard;
@@ -440,14 +443,21 @@ impl Driver {
             }
             let connects_at = machine.connects_at();
             let has_more = machine.wants_write();
+            if planted::is("wake-up-lost") {
+                locked.waker = None;
+                drop(guard);
+                guard = self.shared.lock();
+            }
+            let locked = &mut *guard;
             locked.alarm = alarm;
             locked.connects_at = connects_at;
             locked.writing = !drained;
             if !locked.waker.as_ref().is_some_and(|old| old.will_wake(cx.waker())) {
-                locked.waker = Some(cx.waker().clone());
+                replaced = locked.waker.replace(cx.waker().clone());
             }
             Turn { alarm, connects_at, has_more, stop }
         };
+        drop(replaced);
         self.outputs.dispatch(&self.shared);
         #[cfg(feature = "metrics")]
         if let Some(metrics) = metrics {

@@ -12,10 +12,7 @@ use std::{
     cell::Cell,
     fmt, mem,
     ops::Range,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicI32, Ordering},
-    },
+    sync::{PoisonError, Weak},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -27,6 +24,12 @@ use tracing::{Span, trace, trace_span};
 use crate::{
     Error, ErrorKind, Outcome,
     machine::{Answers, Body, Reply, answers::MAX_MEMORY_FACTOR},
+    planted,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicI32, Ordering},
+        thread_local,
+    },
 };
 
 /// The largest capacity of a path, in bytes, with which a slot is reused.
@@ -77,11 +80,14 @@ enum Stage {
 }
 
 impl SlotState {
-    fn register(&mut self, cx: &Context<'_>) {
-        match &mut self.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            None if self.stage == Stage::Abandoned => {}
-            None => self.waker = Some(cx.waker().clone()),
+    /// Returns the waker of an earlier poll, to be dropped after the slot is unlocked: the drop may run code of the
+    /// caller, which may lock the machine.
+    #[must_use]
+    fn register(&mut self, cx: &Context<'_>) -> Option<Waker> {
+        match &self.waker {
+            Some(waker) if waker.will_wake(cx.waker()) => None,
+            None if self.stage == Stage::Abandoned => None,
+            _ => self.waker.replace(cx.waker().clone()),
         }
     }
 }
@@ -211,6 +217,11 @@ impl SlotPool {
     /// Keeps a filled slot for reuse.
     #[inline]
     fn put_back(&mut self, slot: Arc<ReplySlot>) {
+        #[cfg(docent_threads)]
+        assert!(
+            !self.next.iter().chain(&self.later).any(|kept| Arc::ptr_eq(kept, &slot)),
+            "a slot is released twice"
+        );
         if self.len() < KEPT_SLOTS && slot.path.capacity() <= KEPT_PATH {
             self.later.push(slot);
         }
@@ -268,7 +279,11 @@ impl Answers<Token> for ReplySlots {
     fn put(&mut self, token: Token, result: Result<Reply<'_>, Error>, after_events: bool) {
         let Token(slot) = token;
         // A caller that has dropped its half needs no reply, and nothing keeps the reply in memory.
-        if Arc::strong_count(&slot) > 1 {
+        let is_wanted = Arc::strong_count(&slot) > 1;
+        if planted::is("slot-released-twice") && !is_wanted {
+            self.pool.put_back(Arc::clone(&slot));
+        }
+        if is_wanted {
             if after_events {
                 self.defer(&slot, result);
             } else if let Some(waker) = slot.fill(result, false) {
@@ -353,9 +368,9 @@ thread_local! {
 
 /// Drops a call of several requests: those that were not sent yet are not sent any more.
 pub(crate) fn withdraw(call: impl Sized) {
-    WITHDRAWS.set(true);
+    WITHDRAWS.with(|withdraws| withdraws.set(true));
     drop(call);
-    WITHDRAWS.set(false);
+    WITHDRAWS.with(|withdraws| withdraws.set(false));
 }
 
 impl PendingReply {
@@ -402,6 +417,8 @@ impl PendingReply {
     /// Limits the time of the request, from now: it fails then, unless it was answered or refused before.
     #[cold]
     pub(crate) fn limit(&self, time: Duration) {
+        // Nothing is locked under a slot's lock.
+        let _inverted = planted::is("lock-order-inverted").then(|| self.slot.lock());
         let limiter = self.slot.limiter.as_ref().and_then(Weak::upgrade);
         let xid = self.slot.xid.load(Ordering::Relaxed);
         // Without a client, its end has completed the request.
@@ -429,7 +446,9 @@ impl PendingReply {
         }
         let mut slot = self.slot.lock();
         if slot.stage != Stage::Ready {
-            slot.register(cx);
+            let replaced = slot.register(cx);
+            drop(slot);
+            drop(replaced);
             return Poll::Pending;
         }
         self.stage = CallerStage::Taken;
@@ -456,7 +475,7 @@ impl PendingReply {
 
     #[cold]
     fn abandon(&self) {
-        if WITHDRAWS.get() {
+        if WITHDRAWS.with(Cell::get) {
             self.limit(Duration::ZERO);
         }
         // The reply may be large, and the slot may be kept.

@@ -55,6 +55,31 @@ fn a_reply_wakes_the_last_poller_and_comes_once() {
     assert_eq!(poll(&mut answer, &first), Poll::Ready(None));
 }
 
+/// A waker that locks the slot when it is dropped, as one does that owns the last clone of the client.
+struct LocksWhenDropped(Arc<ReplySlot>);
+
+impl Wake for LocksWhenDropped {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for LocksWhenDropped {
+    fn drop(&mut self) {
+        assert!(self.0.state.try_lock().is_ok(), "the slot is locked");
+    }
+}
+
+// Case (Found in docent itself): a waker that owned the last clone of the client was dropped under the lock of a slot.
+#[test]
+fn a_replaced_waker_is_dropped_without_a_lock() {
+    let (_token, mut answer) = ReplySlots::default().take_slot("/a");
+    let first = Waker::from(Arc::new(LocksWhenDropped(Arc::clone(&answer.slot))));
+    for waker in [first, Waker::from(Arc::new(Count::default()))] {
+        let poll =
+            answer.poll_read(&Context::from_waker(&waker), unnamed, |stored| Ok(stored.zxid));
+        assert!(poll.is_pending());
+    }
+}
+
 #[test]
 fn a_slot_is_reused_once_both_halves_are_dropped() {
     let waker = Arc::new(Count::default());

@@ -17,10 +17,7 @@
 
 use std::{
     future::poll_fn,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, OnceLock},
     task::Poll,
     time::Duration,
 };
@@ -32,7 +29,11 @@ mod waiters;
 pub use self::waiters::LeaseTimer;
 use self::waiters::{Sleep, Waiters};
 use super::operations::Operations;
-use crate::{planted, time::Instant};
+use crate::{
+    planted,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::Instant,
+};
 
 /// The longest sleep until the end of a claim.
 const MAX_SLEEP: Duration = Duration::from_secs(24 * 3600);

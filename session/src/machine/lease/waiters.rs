@@ -1,17 +1,14 @@
 //! The waiters for the end of a claim: a list of wakers in the lease, and a timer that the driver of the session provides.
 
 use std::{
-    collections::BTreeMap,
-    fmt,
-    future::Future,
-    mem,
-    pin::Pin,
-    sync::{Mutex, MutexGuard, PoisonError},
-    task::Waker,
+    collections::BTreeMap, fmt, future::Future, mem, pin::Pin, sync::PoisonError, task::Waker,
     time::Duration,
 };
 
-use crate::time::Instant;
+use crate::{
+    sync::{Mutex, MutexGuard},
+    time::Instant,
+};
 
 /// The time and a timer for [`SessionClaim::lost`](crate::session::SessionClaim::lost). The driver of a session gives one to each
 /// lease with [`SessionLease::set_timer`](crate::session::SessionLease::set_timer).
@@ -65,11 +62,9 @@ pub(super) struct Waiter<'a> {
 
 impl Waiter<'_> {
     pub(super) fn register(&self, waker: &Waker) {
-        let mut wakers = self.waiters.lock();
-        match wakers.by_key.get_mut(&self.key) {
-            Some(old) => old.clone_from(waker),
-            None => drop(wakers.by_key.insert(self.key, waker.clone())),
-        }
+        let replaced = self.waiters.lock().by_key.insert(self.key, waker.clone());
+        // Without the lock: the drop of a waker may run code of the caller.
+        drop(replaced);
     }
 }
 
