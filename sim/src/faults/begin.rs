@@ -251,9 +251,12 @@ impl World {
                 let now = self.now();
                 self.core().process_mut(process).set_drift(now, drift_ppm);
             }
-            FaultKind::Limit { timeout_ms } => {
+            FaultKind::Limit { member, timeout_ms } => {
                 let limit = Duration::from_millis(timeout_ms);
-                self.servers(|servers, _| servers.set_max_session_timeout(limit));
+                let members = 0..self.core().servers.count;
+                for at in members.filter(|at| member.is_none_or(|member| member == *at)) {
+                    self.servers(|servers, _| servers.set_max_session_timeout(at, limit));
+                }
             }
             FaultKind::Deny { node, perms, for_ms } => {
                 let mut nodes = self.core().paths();

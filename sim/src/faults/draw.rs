@@ -85,7 +85,10 @@ const KINDS: &[(u64, Draw)] = &[
         perms: rng.i32(2..16),
         for_ms: duration(rng),
     }),
-    (15_000, |rng, _, _| FaultKind::Limit { timeout_ms: rng.u64(1_000..12_000) }),
+    (15_000, |rng, _, members| FaultKind::Limit {
+        member: if one_in(rng, 2) { None } else { Some(rng.usize(..members)) },
+        timeout_ms: rng.u64(1_000..12_000),
+    }),
     (8_000, |rng, processes, _| FaultKind::Suspend {
         process: rng.usize(..processes),
         for_ms: duration(rng),

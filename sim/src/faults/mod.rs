@@ -96,8 +96,12 @@ pub enum FaultKind {
     },
     /// From now on the clock of a process runs at another rate, wrong by these millionths.
     Clock { process: usize, drift_ppm: i64 },
-    /// From now on the servers grant no session timeout longer than this.
-    Limit { timeout_ms: u64 },
+    /// From now on a member grants no session timeout longer than this.
+    Limit {
+        /// The member; `None`: all.
+        member: Option<usize>,
+        timeout_ms: u64,
+    },
     /// Nobody has these permissions, a mask of the protocol, on one of the nodes that are there.
     Deny { node: u16, perms: i32, for_ms: u64 },
     /// The next grant of a strict mutex is the last that a process hears of the servers, which then end its session.

@@ -154,11 +154,12 @@ impl Config {
         self.servers > 1 || !self.standalone_enabled
     }
 
-    /// The negotiated session timeout for a requested one, both in milliseconds.
-    pub(crate) fn negotiate(&self, asked_ms: i32) -> u64 {
+    /// The negotiated session timeout for a requested one, both in milliseconds, of a member that grants no longer one than
+    /// `max`.
+    pub(crate) fn negotiate(&self, asked_ms: i32, max: Duration) -> u64 {
         let min = self.min_session_timeout.unwrap_or(self.tick_time * 2);
         let asked = u64::try_from(asked_ms).unwrap_or(0);
-        asked.min(millis(self.max_session_timeout)).max(millis(min)).min(i32::MAX as u64)
+        asked.min(millis(max)).max(millis(min)).min(i32::MAX as u64)
     }
 }
 

@@ -56,10 +56,12 @@ impl Ensemble {
         }
     }
 
-    /// Sets `maxSessionTimeout`, as a restart with another configuration does. A session has its new timeout from its
-    /// next connection on.
-    pub fn set_max_session_timeout(&mut self, timeout: Duration) {
-        self.config.max_session_timeout = timeout;
+    /// Sets `maxSessionTimeout` of a member, as a restart with another configuration does. A session has its new timeout
+    /// from its next connection to that member on.
+    pub fn set_max_session_timeout(&mut self, member: usize, timeout: Duration) {
+        if let Some(member) = self.members.get_mut(member) {
+            member.max_session_timeout = timeout;
+        }
     }
 
     /// The ids of all sessions, in ascending order.

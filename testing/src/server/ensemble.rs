@@ -93,6 +93,8 @@ pub(crate) struct Member {
     pub(super) deaf: bool,
     /// Whether nothing arrives at its clients.
     pub(super) mute: bool,
+    /// The longest session timeout that it grants.
+    pub(super) max_session_timeout: Duration,
     /// The local sessions, known only to this member, with their timeouts in milliseconds.
     pub(crate) local_sessions: BTreeMap<i64, u64>,
     /// The connection of each session attached to this member.
@@ -229,6 +231,7 @@ impl Ensemble {
             votes_at: 0,
             deaf: false,
             mute: false,
+            max_session_timeout: config.max_session_timeout,
             local_sessions: BTreeMap::new(),
             attached: BTreeMap::new(),
             received: 0,

@@ -48,8 +48,13 @@ impl Ensemble {
         }
     }
 
+    fn negotiate(&self, at: usize, asked_ms: i32) -> u64 {
+        let max = self.members.get(at).map(|member| member.max_session_timeout);
+        self.config.negotiate(asked_ms, max.unwrap_or(self.config.max_session_timeout))
+    }
+
     fn new_session(&mut self, id: ConnectionId, at: usize, request: &ConnectRequest<'_>) {
-        let timeout = self.config.negotiate(request.time_out);
+        let timeout = self.negotiate(at, request.time_out);
         let read_only = self.role(at) == Role::ReadOnly;
         let needs_local = self.config.version.read_only_needs_local_sessions();
         if read_only && needs_local && !self.config.local_sessions_enabled {
@@ -103,7 +108,7 @@ impl Ensemble {
         if let Some(old) = old {
             self.close(old);
         }
-        let timeout = self.config.negotiate(request.time_out);
+        let timeout = self.negotiate(at, request.time_out);
         let asked_read_only = request.read_only;
         if request.passwd != Some(&Self::passwd_of(session_id)) {
             return self.refuse(id, read_only, asked_read_only);
