@@ -34,13 +34,13 @@ fn the_scopes_find_their_planted_faults() {
         output.status.success() && text.ends_with("\n0 planted faults were not found\n"),
         "{text}"
     );
-    assert!(text.lines().count() > 20, "{text}");
+    assert!(text.lines().count() > 70, "{text}");
 }
 
 #[test]
 fn wrong_usage_is_one_line_and_64() {
     let cases = [
-        ("mutex-9", "no scope is called `mutex-9`; sim/scopes has cache-3-cut-1, "),
+        ("mutex-9", "no scope is called `mutex-9`; sim/scopes has atomic-promotion-2, "),
         ("--schedule missing.ron", "missing.ron: No such file"),
         ("--budget 0", "a number of minutes above 0 is expected"),
         ("--plant nothing", "no planted fault has this name"),

@@ -239,6 +239,29 @@ fn every_scenario_of_the_simulator_says_what_it_shows() {
     assert!(unknown.is_empty(), "no planted faults: {unknown:?}");
 }
 
+#[test]
+fn every_planted_fault_is_found_by_a_scope_or_listed_with_the_reason() {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(xtask::workspace::root().join("sim/scopes")).unwrap() {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        let finds = text.split_once("finds: [").and_then(|(_, rest)| rest.split(']').next());
+        found.extend(finds.iter().flat_map(|finds| names_between(finds, '"')));
+    }
+    let section = section("docs/SIMULATION.md", "Exhausted");
+    let (_, table) = section.split_once("\n| planted faults that no scope finds |").unwrap();
+    let rows = table.lines().skip(2).map_while(|row| row.strip_prefix("| ")?.split('|').next());
+    let listed: BTreeSet<_> = rows.flat_map(|names| names_between(names, '`')).collect();
+    let both: Vec<_> = found.intersection(&listed).collect();
+    assert!(both.is_empty(), "found after all: {both:?}");
+    let known: BTreeSet<_> = found.union(&listed).cloned().collect();
+    assert_eq!(known, plants());
+}
+
+/// The names between two such marks.
+fn names_between(text: &str, mark: char) -> Vec<String> {
+    text.split(mark).skip(1).step_by(2).map(str::to_owned).collect()
+}
+
 /// The part of a document below a heading.
 fn section(path: &str, heading: &str) -> String {
     let document = document(path);

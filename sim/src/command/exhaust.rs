@@ -175,7 +175,7 @@ fn find_plants(scopes: Vec<Scope>, budget: Option<Duration>) -> ExitCode {
         };
         missed.fetch_add(usize::from(report.found.is_none()), Ordering::Relaxed);
         let plant = scope.plan.plant.as_deref().unwrap_or_default();
-        line(format_args!("{:<20} {plant:<26} {text}", scope.name));
+        line(format_args!("{:<26} {plant:<26} {text}", scope.name));
     });
     let missed = missed.into_inner();
     line(format_args!("{missed} planted faults were not found"));

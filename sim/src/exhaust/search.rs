@@ -158,23 +158,28 @@ mod tests {
     /// Otherwise a run that ends at a known state would lose what follows.
     #[test]
     fn a_state_and_a_move_decide_the_next_state() {
-        let (mut next, mut met, mut rng) = (BTreeMap::new(), 0, Rng::with_seed(1));
-        for _ in 0..400 {
-            let scope = Scope::named("mutex-2-lost-1").unwrap();
-            let script = (0..200).map(|_| rng.u8(..)).map(|of| if of < 128 { 0 } else { of });
-            let director = scope.director(script.collect(), KnownStates::default());
-            let (outcome, director) = run::run_directed(&scope.plan, &Watch::default(), director);
-            assert!(outcome.is_good(), "{}", outcome.history);
-            for pair in director.path.windows(2) {
-                let [(state, place), (after, _)] = pair else { continue };
-                let is_fault = format!("{place:?}") == "World";
-                if let Some(before) = next.insert((*state, *place), *after).filter(|_| !is_fault) {
-                    met += 1;
-                    assert_eq!(before, *after, "{place:?} in\n{}", outcome.history);
+        for name in ["mutex-2-lost-1", "members-3-isolate-1"] {
+            let (mut next, mut met, mut rng) = (BTreeMap::new(), 0, Rng::with_seed(1));
+            for _ in 0..400 {
+                let scope = Scope::named(name).unwrap();
+                let script = (0..200).map(|_| rng.u8(..)).map(|of| if of < 128 { 0 } else { of });
+                let director = scope.director(script.collect(), KnownStates::default());
+                let (outcome, director) =
+                    run::run_directed(&scope.plan, &Watch::default(), director);
+                assert!(outcome.is_good(), "{}", outcome.history);
+                for pair in director.path.windows(2) {
+                    let [(state, place), (after, _)] = pair else { continue };
+                    let is_fault = format!("{place:?}") == "World";
+                    if let Some(before) =
+                        next.insert((*state, *place), *after).filter(|_| !is_fault)
+                    {
+                        met += 1;
+                        assert_eq!(before, *after, "{place:?} in\n{}", outcome.history);
+                    }
                 }
             }
+            assert!(met > 1_000, "{name}: {met} moves were met again, of {}", next.len());
         }
-        assert!(met > 1_000, "{met} moves were met again, of {}", next.len());
     }
 
     /// All states of a scope, with both orders of moves that commute, or one.
@@ -195,7 +200,7 @@ mod tests {
 
     #[test]
     fn moves_that_are_left_out_lose_no_state() {
-        for name in ["mutex-2", "increment-lost-1"] {
+        for name in ["mutex-2", "increment-lost-1", "members-3-isolate-1"] {
             let (all, found) = (states(name, true), states(name, false));
             assert!(all.len() > 1_000);
             assert_eq!(all, found, "{name}");

@@ -434,4 +434,59 @@ mod tests {
         assert!(!claim.is_valid(at(1)));
         assert_eq!(lease.proven_until(), Instant::ZERO);
     }
+
+    /// All orders of three calls with times at their boundaries, 373,248 of them. No claim that was void, or should have
+    /// been if it had been asked, is valid again, and no proven bound that had passed lies ahead again.
+    #[test]
+    fn no_order_of_calls_revives_a_claim() {
+        const TIMES: [Instant; 4] = [Instant::ZERO, at(990), at(1000), Instant::MAX];
+        let pairs = || TIMES.iter().flat_map(|now| TIMES.map(|other| (*now, other)));
+        let renewals = pairs().flat_map(|(now, sent_at)| {
+            [Duration::ZERO, Duration::MAX].map(|lasts| Call::Renew(now, sent_at, lasts))
+        });
+        let calls: Vec<_> = renewals
+            .chain(pairs().map(|(now, until)| Call::Reattach(now, until)))
+            .chain(pairs().map(|(now, until)| Call::Prove(now, until)))
+            .chain(TIMES.into_iter().flat_map(|now| [Call::Ask(now), Call::AskProof(now)]))
+            .collect();
+        assert_eq!(calls.len().pow(3), 373_248);
+        for number in 0..calls.len().pow(3) {
+            let (lease, mut is_void, mut has_passed) = (lease(), false, false);
+            let (claim, unasked) = (lease.claim(), lease.claim());
+            let order = [number, number / calls.len(), number / calls.len().pow(2)];
+            let order = order.map(|number| calls[number % calls.len()]);
+            for call in order {
+                let (deadline, proven) = (lease.deadline(), lease.proven_until());
+                match call {
+                    Call::Renew(now, sent_at, lasts) => {
+                        is_void |= lease.renew(now, sent_at, lasts);
+                        assert!(lease.deadline() >= deadline);
+                    }
+                    Call::Reattach(now, until) => {
+                        lease.reattach(now, until);
+                        is_void |= now > deadline;
+                    }
+                    Call::Prove(now, until) => {
+                        has_passed |= lease.prove(now, until) && now > proven
+                    }
+                    Call::Ask(now) => is_void |= !claim.is_valid(now),
+                    Call::AskProof(now) => has_passed |= claim.proven_until(now) < now,
+                }
+            }
+            for (now, claim) in TIMES.iter().flat_map(|now| [(*now, &claim), (*now, &unasked)]) {
+                assert!(!is_void || !claim.is_valid(now), "{order:?}");
+                let proven = claim.proven_until(now);
+                assert!(!has_passed || proven < now || proven == Instant::ZERO, "{order:?}");
+            }
+        }
+    }
+
+    #[derive(Debug, Clone, Copy)]
+    enum Call {
+        Renew(Instant, Instant, Duration),
+        Reattach(Instant, Instant),
+        Prove(Instant, Instant),
+        Ask(Instant),
+        AskProof(Instant),
+    }
 }
