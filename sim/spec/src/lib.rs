@@ -1,8 +1,13 @@
-//! The locks as a specification: states, actions and invariants, which stateright explores and which the simulator compares
-//! its traces with. docs/SIMULATION.md describes both.
+//! The locks as specifications: states, actions and invariants, which stateright explores and which the simulator compares its
+//! traces with. docs/SIMULATION.md describes both.
 
-// Laid out by hand: one action or one rule is one line, where that can be read.
+// Laid out by hand: one action or one rule is one line where it can be.
 #[rustfmt::skip]
 pub mod lock_internals;
 #[rustfmt::skip]
-mod zookeeper;
+pub mod strict_mutex;
+mod trace;
+#[rustfmt::skip]
+pub mod zookeeper;
+
+pub use trace::Trace;

@@ -114,10 +114,10 @@ impl Model for LockInternals {
             }
             Happens(change) => {
                 s.zookeeper.change(change, self.is_cut)?;
-                if let Change::Disconnect(c) = change {
+                if let Change::Disconnect(c) | Change::NewSession(c) = change {
                     for (_, a) in s.attempts.iter_mut().filter(|(guid, _)| guid.0 == c) {
-                        a.reply = None;
-                        a.step = match a.step { Create => Search, Wait(_) => List, step => step };
+                        a.reply = a.reply.filter(|_| change == Change::NewSession(c)); // heard late
+                        a.step = match a.step { Create if a.reply.is_none() => Search, Wait(_) => List, step => step };
                     }
                     if self.mistake == "deletes only once" { s.attempts.retain(|_, a| a.step != Release) }
                 }
@@ -128,7 +128,7 @@ impl Model for LockInternals {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let rules = INVARIANTS.iter().map(|(words, formula)| Property::always(words, *formula));
-        rules.chain([Property::sometimes("all attempts are over", |_, s: &State| s.attempts.is_empty() && s.left == [0; 2])]).collect()
+        rules.chain([Property::sometimes("all attempts are over", |_, s: &State| s.attempts.is_empty() && s.left.iter().all(|left| *left == 0))]).collect()
     }
 }
 
@@ -174,7 +174,8 @@ impl LockInternals {
             (CreateParents | Search, _) => Create,
             (List, First) if is_live && a.claim == Some(session) => Held,
             (List, Behind(ahead)) => Watch(ahead),
-            (List, NoNode) => { a.is_given_up = true; Leave } // the own node is missing
+            // The own node is missing, or belongs to a session that is over.
+            (List, NoNode) | (Watch(_), _) if a.owner != Some(session) || a.step == List => { a.is_given_up = true; Leave }
             (List, _) => List,
             (Watch(_), NoNode) if self.mistake == "holds when the node ahead is missing" => Held,
             (Watch(_), NoNode) if self.mistake != "waits for a missing node" => List,

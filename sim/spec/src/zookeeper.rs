@@ -66,6 +66,7 @@ impl ZooKeeper {
                 self.renewals = self.renewals.checked_sub(1).filter(|_| !self.clients[c].is_live)?;
                 let session = (c, self.clients[c].session.1 + 1);
                 self.clients[c] = Client { session, is_live: true, is_proven: true };
+                self.forget_watches(c);
                 self.sessions.insert(session);
             }
             // The two assumptions on time: not within the proven bound, and not within the lease unless the ensemble is cut.

@@ -4,6 +4,7 @@ pub mod batch;
 pub mod diagram;
 pub mod own;
 pub mod shrink;
+pub mod specification;
 mod simulate;
 
 use std::sync::Arc;
