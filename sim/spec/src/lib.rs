@@ -1,5 +1,5 @@
-//! The locks as specifications: states, actions and invariants, which stateright explores and which the simulator compares its
-//! traces with. docs/SIMULATION.md describes both.
+//! The locks as specifications: states, actions and invariants, which stateright explores, and which traces of the simulator
+//! are compared with. docs/SIMULATION.md describes both.
 
 // Laid out by hand: one action or one rule is one line where it can be.
 #[rustfmt::skip]

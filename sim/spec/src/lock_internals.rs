@@ -1,13 +1,12 @@
 //! `LockInternals`: the ten steps of docs/guide/src/lock-internals.md, as states and actions.
 //!
-//! An **attempt** is an acquire with one GUID, from its create to the delete of its node, which may happen in the background.
-//! Time is not counted: what may happen later may happen now. Step 4, the watch of a revocable node, is left out: it decides
-//! nothing. `zookeeper.rs` has what the servers and sessions do.
+//! An **attempt** is an acquire with one GUID, until its node is deleted, which may happen in the background. Time is not
+//! counted: what may happen later may happen now. Step 4, the watch of a revocable node, is left out: it decides nothing.
+//! `zookeeper.rs` has what servers and sessions do.
 
 use std::collections::BTreeMap;
 
 use stateright::{Model, Property};
-
 pub use self::{Action::*, Reply::*, Step::*};
 pub use crate::zookeeper::{Change, Client, Guid, Node, Session, ZooKeeper};
 
@@ -25,8 +24,6 @@ pub enum Step {
     Leave,         // 9. leave the queue
     Release,       // 10. release
 }
-
-/// A reply on its way to an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reply { Created((Node, Session)), First, Behind(Node), NoNode, Done }
 
@@ -62,9 +59,7 @@ pub enum Action {
 #[derive(Debug, Clone, Default)]
 pub struct LockInternals {
     pub clients: usize,
-    pub attempts: u8,
-    pub cuts: u8,
-    pub renewals: u8,
+    pub attempts: u8, pub cuts: u8, pub renewals: u8,
     pub is_cut: bool, // the ensemble is cut, or somebody ends sessions by hand
     pub mistake: &'static str,
 }
@@ -77,14 +72,12 @@ impl Model for LockInternals {
         let zookeeper = ZooKeeper::new(self.clients, self.cuts, self.renewals);
         vec![State { zookeeper, left: vec![self.attempts; self.clients], ..State::default() }]
     }
-
     fn actions(&self, s: &State, all: &mut Vec<Action>) {
         let of_attempt = |g, step| [Serve(g, step), Serve(g, Create), Hear(g), Woken(g), GiveUp(g), LetGo(g)];
         all.extend((0..self.clients).map(Acquire));
         all.extend(s.attempts.iter().flat_map(|(guid, a)| of_attempt(*guid, a.step)));
         all.extend(s.zookeeper.changes().into_iter().map(Happens));
     }
-
     /// `None`: the action is not possible now.
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut s = last.clone();
@@ -103,7 +96,6 @@ impl Model for LockInternals {
             }
             GiveUp(guid) => {
                 let a = s.attempts.get_mut(&guid).filter(|a| !a.is_given_up && a.step != Held)?;
-                // A create that has no reply may be applied later.
                 a.step = if matches!(a.step, Create | Search) { Search } else { Leave };
                 (a.is_given_up, a.reply) = (true, None);
                 if a.step == Search && self.mistake == "gives up without a search" { s.attempts.remove(&guid); }
@@ -125,13 +117,12 @@ impl Model for LockInternals {
         }
         Some(s)
     }
-
     fn properties(&self) -> Vec<Property<Self>> {
-        let rules = INVARIANTS.iter().map(|(words, formula)| Property::always(words, *formula));
-        rules.chain([Property::sometimes("all attempts are over", |_, s: &State| s.attempts.is_empty() && s.left.iter().all(|left| *left == 0))]).collect()
+        let is_over = |_: &Self, s: &State| s.attempts.is_empty() && s.left.iter().all(|left| *left == 0);
+        let always = INVARIANTS.iter().map(|(words, formula)| Property::always(words, *formula));
+        always.chain([Property::sometimes("all attempts are over", is_over)]).collect()
     }
 }
-
 impl LockInternals {
     fn serve(&self, State { attempts, zookeeper, .. }: &mut State, guid: Guid, step: Step) -> Option<()> {
         let a = attempts.get_mut(&guid)?;
@@ -144,10 +135,9 @@ impl LockInternals {
             Create => { a.is_created = true; Created(zookeeper.create(guid)) }
             CreateParents => { zookeeper.has_parents = true; Done }
             Search => place.map_or(NoNode, |at| Created((zookeeper.queue[at].0, zookeeper.queue[at].2))),
+            List if a.owner != Some(zookeeper.clients[guid.0].session) => return None,
             List => {
-                // The claim is that of the session that owns the node.
-                a.claim = a.owner.filter(|owner| *owner == zookeeper.clients[guid.0].session);
-                a.claim?;
+                a.claim = a.owner;
                 match place { None => NoNode, Some(0) => First, Some(at) => Behind(zookeeper.queue[at - 1].0) }
             }
             Watch(ahead) if zookeeper.has_node(ahead) => { zookeeper.watches.insert((guid, ahead)); Done }
@@ -158,15 +148,13 @@ impl LockInternals {
         a.reply = Some(reply).filter(|_| !is_late);
         Some(())
     }
-
     /// Returns whether the attempt goes on.
     fn hear(&self, State { attempts, zookeeper, .. }: &mut State, guid: Guid) -> Option<bool> {
         let (a, Client { session, is_live, .. }) = (attempts.get_mut(&guid)?, zookeeper.clients[guid.0]);
         if self.mistake == "claims after the listing" { a.claim = Some(session) }
         a.step = match (a.step, a.reply.take()?) {
             (Create | Search, Created((_, owner))) => {
-                a.owner = Some(owner);
-                a.is_given_up |= owner != session;
+                (a.owner, a.is_given_up) = (Some(owner), a.is_given_up || owner != session);
                 if a.is_given_up { Leave } else { List }
             }
             (Create, _) => CreateParents,
@@ -186,19 +174,14 @@ impl LockInternals {
         Some(true)
     }
 }
-
 impl State {
     /// The attempts that hold the lock, as their clients believe: within the proven bound, or within the lease.
     pub fn holders(&self, proven: bool) -> impl Iterator<Item = &Guid> {
-        let believes = move |client: &Client| if proven { client.is_proven } else { client.is_live };
-        let holds = move |guid: &Guid, a: &Attempt| {
-            let client = &self.zookeeper.clients[guid.0];
-            a.step == Held && a.claim == Some(client.session) && believes(client)
-        };
-        self.attempts.iter().filter(move |(guid, a)| holds(guid, a)).map(|(guid, _)| guid)
+        let believes = move |client: Client| if proven { client.is_proven } else { client.is_live };
+        let claims = move |c: usize| Some(self.zookeeper.clients[c].session).filter(|_| believes(self.zookeeper.clients[c]));
+        self.attempts.iter().filter(move |(guid, a)| a.step == Held && a.claim == claims(guid.0)).map(|(guid, _)| guid)
     }
 }
-
 /// What holds in every state, in words and as a formula.
 pub const INVARIANTS: [(&str, fn(&LockInternals, &State) -> bool); 6] = [
     ("at most one client holds within its proven bound", |_, s| s.holders(true).count() <= 1),
@@ -207,13 +190,11 @@ pub const INVARIANTS: [(&str, fn(&LockInternals, &State) -> bool); 6] = [
     ("the queue is in the order of the numbers", |_, s| s.zookeeper.queue.is_sorted()),
     // So each node that is released, or whose acquire has failed, is deleted at last.
     ("each node has an attempt that will delete it, or its session is over", |_, s| {
-        let is_over = |owner: Session| s.zookeeper.clients[owner.0].session != owner || !s.zookeeper.clients[owner.0].is_live;
-        s.zookeeper.queue.iter().all(|(_, guid, owner)| s.attempts.contains_key(guid) || is_over(*owner))
+        let lives = |owner: Session| Some(&s.zookeeper.clients[owner.0]).is_some_and(|of| of.session == owner && of.is_live);
+        s.zookeeper.queue.iter().all(|(_, guid, owner)| s.attempts.contains_key(guid) || !lives(*owner))
     }),
     ("nobody waits for a node that is gone, unless an event is on its way or the session is over", |_, s| {
-        s.attempts.iter().all(|(guid, a)| match a.step {
-            Wait(node) => s.zookeeper.has_node(node) || s.zookeeper.events.contains(guid) || !s.zookeeper.serves(guid.0),
-            _ => true,
-        })
+        let is_woken = |guid: &Guid| s.zookeeper.events.contains(guid) || !s.zookeeper.serves(guid.0);
+        s.attempts.iter().all(|(guid, a)| !matches!(a.step, Wait(node) if !s.zookeeper.has_node(node)) || is_woken(guid))
     }),
 ];

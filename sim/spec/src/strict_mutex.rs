@@ -1,9 +1,9 @@
-//! `StrictMutex`: its holder names itself in a record, for a claim that it renews, and a rival waits for the claim of a holder
-//! whose node is gone. The head of recipes/src/locks/strict/mod.rs has the rules, `strict/take.rs` the steps.
+//! `StrictMutex`: its holder names itself in a record, and renews its claim; a rival waits for the claim of a holder whose
+//! node is gone. The head of recipes/src/locks/strict/mod.rs has the rules, `strict/take.rs` the steps.
 //!
-//! Time is counted here, in units of true time. A claim lasts `CLAIM` of them at most, on the slowest clock; a rival waits for
-//! `CLAIM` at least, on the fastest. Nothing else is assumed: a node may be deleted at any time, and a message may take any time.
-//! The queue is that of `lock_internals.rs`. Here it is only: a contender acts once no older node is there.
+//! Time is counted here, in units of true time. A claim lasts at most `CLAIM` of them, on the slowest clock; a rival waits
+//! at least as long, on the fastest. Nothing else is assumed: nodes may be deleted at any time, messages take any time. Of
+//! the queue of `lock_internals.rs` only this is left: a contender acts once no older node is there.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,8 @@ use stateright::{Model, Property};
 
 pub use self::{Action::*, Step::*};
 
-/// The duration of a claim, and of the wait for it.
-pub const CLAIM: u8 = 2;
-
+pub const CLAIM: u8 = 2; // the duration of a claim, and of the wait for it
 pub type Node = u8; // by the zxid of its creation, which is the fencing token
-pub type Version = u8;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Step {
@@ -32,7 +29,7 @@ pub enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Write {
     pub left: u8,                // of the claim, which counts from the send
-    pub version: Version,
+    pub version: u8,
     pub is_applied: Option<bool>, // by the reply
 }
 
@@ -40,10 +37,11 @@ pub struct Write {
 pub struct Client {
     pub step: Step,
     pub node: Option<Node>,
-    pub read: Version,               // that of the record, when it was read or named this client
-    pub waited_out: Option<Version>, // the record whose holder was waited for
+    pub read: u8,                    // that of the record, when it was read or named this client
+    pub waited_out: Option<u8>     , // the record whose holder was waited for
     pub write: Option<Write>,
     pub claim: u8,                   // the time left until the end of the hold
+    pub has_ended: bool,             // it was 0 once, and its holder has stopped
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -51,7 +49,7 @@ pub struct State {
     pub clients: Vec<Client>,
     pub nodes: BTreeSet<Node>,
     pub zxid: Node,
-    pub version: Version,
+    pub version: u8,
     pub holder: Option<Node>, // in the record, until it releases
     pub tokens: Vec<Node>,    // of all holders, in their order
     pub time: u8,
@@ -88,10 +86,9 @@ impl Model for StrictMutex {
     fn init_states(&self) -> Vec<State> {
         vec![State { clients: vec![Client::default(); self.clients], ..State::default() }]
     }
-
     fn actions(&self, _: &State, all: &mut Vec<Action>) {
-        let of = |c| [Acquire(c), Read(c), NodeGone(c), WaitedOut(c), Send(c), Apply(c), Hear(c), Lose(c), Release(c), DeleteNode(c)];
-        all.extend((0..self.clients).flat_map(of).chain([TimePasses]));
+        let of = [Acquire, Read, NodeGone, WaitedOut, Send, Apply, Hear, Lose, Release, DeleteNode];
+        all.extend((0..self.clients).flat_map(|c| of.map(|action| action(c))).chain([TimePasses]));
     }
 
     /// `None`: the action is not possible now.
@@ -124,8 +121,7 @@ impl Model for StrictMutex {
             }
             WaitedOut(c) => {
                 if clients[c].step != WaitForClaim(0) { return None }
-                clients[c].waited_out = Some(clients[c].read);
-                clients[c].step = NameItself;
+                (clients[c].waited_out, clients[c].step) = (Some(clients[c].read), NameItself);
             }
             Send(c) => {
                 let client = &mut clients[c];
@@ -156,8 +152,8 @@ impl Model for StrictMutex {
                     }
                     NameItself => ReadRecord,
                     step => {
-                        let has_ended = client.claim == 0 && self.mistake != "renews a claim that has ended";
-                        if is_valid && !has_ended { client.claim = client.claim.max(left); }
+                        let may_renew = !client.has_ended || self.mistake == "renews a claim that has ended";
+                        if is_valid && may_renew { client.claim = client.claim.max(left); }
                         step
                     }
                 };
@@ -169,14 +165,15 @@ impl Model for StrictMutex {
             Release(c) => {
                 if clients[c].step != Held { return None }
                 let client = std::mem::take(&mut clients[c]);
-                let is_named = client.node.is_some_and(|node| nodes.remove(&node)) && *version == client.read;
-                if is_named { (*version, *holder) = (*version + 1, None); }
+                let is_applied = nodes.remove(&client.node?) && *version == client.read;
+                if is_applied { (*version, *holder) = (*version + 1, None); }
             }
             DeleteNode(c) => if !nodes.remove(&clients[c].node?) { return None },
             TimePasses => {
                 *time = Some(*time + 1).filter(|time| *time <= self.time)?;
                 for client in clients {
                     client.claim = client.claim.saturating_sub(1);
+                    client.has_ended = client.step == Held && client.claim == 0;
                     if let Some(write) = &mut client.write { write.left = write.left.saturating_sub(1); }
                     if let WaitForClaim(left) = &mut client.step { *left = left.saturating_sub(1); }
                 }
@@ -184,7 +181,6 @@ impl Model for StrictMutex {
         }
         Some(s)
     }
-
     fn properties(&self) -> Vec<Property<Self>> {
         let rules = INVARIANTS.iter().map(|(words, formula)| Property::always(words, *formula));
         rules.chain([Property::sometimes("a lost holder is waited out", |_, s: &State| {
@@ -194,9 +190,10 @@ impl Model for StrictMutex {
 }
 
 /// What holds in every state, in words and as a formula.
-pub const INVARIANTS: [(&str, fn(&StrictMutex, &State) -> bool); 3] = [
+pub const INVARIANTS: [(&str, fn(&StrictMutex, &State) -> bool); 4] = [
     // Whatever becomes of sessions, nodes and messages.
     ("at most one client holds within its claim", |_, s| s.clients.iter().filter(|of| of.step == Held && of.claim > 0).count() <= 1),
+    ("a claim that has ended does not begin again", |_, s| s.clients.iter().all(|of| !of.has_ended || of.claim == 0)),
     ("fencing tokens rise from holder to holder", |_, s| s.tokens.is_sorted_by(|one, next| one < next)),
     ("the record names the last holder, or nobody", |_, s| s.holder.is_none() || s.holder.as_ref() == s.tokens.last()),
 ];

@@ -1,9 +1,6 @@
 //! A trace is compared with a specification by all states that may be reached by the steps seen so far.
 
-use std::{
-    collections::HashSet,
-    hash::Hash,
-};
+use std::{collections::HashSet, hash::Hash};
 
 use stateright::Model;
 

@@ -17,7 +17,8 @@ where
     let is_broken = |property: &Property<M>| {
         found.contains_key(property.name) == (property.expectation == Expectation::Always)
     };
-    let mut broken: Vec<_> = properties.iter().filter(|of| is_broken(of)).map(|of| of.name).collect();
+    let mut broken: Vec<_> =
+        properties.iter().filter(|of| is_broken(of)).map(|of| of.name).collect();
     if broken.len() > 1 {
         // A search that has found a broken invariant has not seen all states.
         broken.retain(|name| found.contains_key(name));
@@ -65,7 +66,13 @@ fn each_mistake_in_lock_internals_breaks_an_invariant() {
 /// What a plain hold does not promise: on a cut ensemble, two clients may hold the lock.
 #[test]
 fn two_plain_holds_overlap_on_a_cut_ensemble() {
-    let model = LockInternals { clients: 2, attempts: 1, renewals: 1, is_cut: true, ..LockInternals::default() };
+    let model = LockInternals {
+        clients: 2,
+        attempts: 1,
+        renewals: 1,
+        is_cut: true,
+        ..LockInternals::default()
+    };
     // The same behaviours, judged as if no ensemble were ever cut.
     let overlap = |state: &docent_spec::lock_internals::State| state.holders(false).count() > 1;
     let mut new = model.init_states();

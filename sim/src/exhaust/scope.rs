@@ -23,7 +23,7 @@ pub struct Scope {
     /// The name of its file.
     #[serde(skip)]
     pub name: String,
-    /// If set, the only rule is that of the specification, in which this mistake is made; empty: none.
+    /// If set, the only rule is that each trace follows the specification, in which this mistake is made; empty: none.
     #[serde(skip)]
     pub mistake: Option<&'static str>,
     /// Whether it belongs to the tests.

@@ -96,7 +96,7 @@ impl Scripts {
 /// Runs all schedules of a scope until a rule is broken, or the time is over. A planted fault must break a rule of its own.
 pub fn search(scope: &Scope, limit: Option<Duration>, mut progress: impl FnMut(&Report)) -> Report {
     let (start, known) = (Instant::now(), KnownStates::default());
-    let is_compared = specification::covers(&scope.plan);
+    let is_compared = scope.mistake.is_some() && specification::covers(&scope.plan);
     let watch = if is_compared { Watch::with_frames() } else { Watch::default() };
     let states = || known.lock().unwrap_or_else(PoisonError::into_inner).len();
     let mut report = Report { scope: scope.name.clone(), ..Report::default() };
@@ -126,7 +126,8 @@ fn broken(scope: &Scope, is_compared: bool, outcome: &Outcome, taken: &[Choice])
     let plant = scope.plan.plant.as_deref().and_then(planted::plant_named);
     let breaks = |rule: &&str| plant.is_none_or(|plant| plant.breaks(rule));
     let rule = outcome.history.violations().find(breaks).filter(|_| scope.mistake.is_none());
-    let refused = || specification::refused(&scope.plan, &outcome.history, scope.mistake.unwrap_or_default());
+    let refused =
+        || specification::refused(&scope.plan, &outcome.history, scope.mistake.unwrap_or_default());
     let rule = rule.map(str::to_owned).or_else(|| refused().filter(|_| is_compared))?;
     let mut choices: Vec<u8> = taken.iter().map(|(choice, _)| *choice).collect();
     // Behind its end, a script goes on with first choices.

@@ -4,8 +4,8 @@ pub mod batch;
 pub mod diagram;
 pub mod own;
 pub mod shrink;
-pub mod specification;
 mod simulate;
+pub mod specification;
 
 use std::sync::Arc;
 

@@ -4,8 +4,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
-    iter::Peekable,
-    slice::Iter,
 };
 
 use docent::EventType;
@@ -34,9 +32,9 @@ const LOCK: &str = "/mutex-0";
 pub fn covers(plan: &Plan<step::Step>) -> bool {
     let is_covered = |step: &step::Step| match step {
         step::Step::Sleep { .. } => true,
-        step::Step::Locks(locks::Step::Lock(LockStep { lock, owner, options, revocable, .. })) => {
-            *lock == LockName::Mutex(0) && owner.is_none() && !options.pipelined && !revocable
-        }
+        step::Step::Locks(locks::Step::Lock(LockStep {
+            lock, owner, options, revocable, ..
+        })) => *lock == LockName::Mutex(0) && owner.is_none() && !options.pipelined && !revocable,
         _ => false,
     };
     plan.servers.count == 1
@@ -49,8 +47,13 @@ pub fn covers(plan: &Plan<step::Step>) -> bool {
 /// The first step of a history that is no step of the specification, with the states that were possible before it.
 /// `mistake`: one of the specification.
 #[must_use]
-pub fn refused(plan: &Plan<step::Step>, history: &History, mistake: &'static str) -> Option<String> {
-    let is_by_hand = |record: &Record| matches!(&record.what, What::Fault(of) if of.starts_with("Expire"));
+pub fn refused(
+    plan: &Plan<step::Step>,
+    history: &History,
+    mistake: &'static str,
+) -> Option<String> {
+    let is_by_hand =
+        |record: &Record| matches!(&record.what, What::Fault(of) if of.starts_with("Expire"));
     let model = LockInternals {
         clients: plan.processes.len(),
         attempts: u8::MAX,
@@ -65,12 +68,14 @@ pub fn refused(plan: &Plan<step::Step>, history: &History, mistake: &'static str
         guids: BTreeSet::new(),
         connected: BTreeSet::new(),
         shut_down: BTreeSet::new(),
+        applied: BTreeSet::new(),
     };
-    let mut records = history.records.iter().peekable();
-    while let Some(record) = records.next() {
-        if !compared.follows(record, &mut records) {
+    for (at, record) in history.records.iter().enumerate() {
+        if !compared.follows(record, &history.records[at + 1..]) {
             let states = shown(compared.trace.states.iter());
-            return Some(format!("no step of the specification: {record}; possible before it:{states}"));
+            return Some(format!(
+                "no step of the specification: {record}; possible before it:{states}"
+            ));
         }
     }
     None
@@ -96,15 +101,19 @@ struct Compared {
     connected: BTreeSet<Pid>,
     /// The processes that end without a close of their clients, or whose runtime is dropped.
     shut_down: BTreeSet<Pid>,
+    /// The changes that belong to a request.
+    applied: BTreeSet<String>,
 }
 
 impl Compared {
     /// Whether a record is a step of the specification, or none of its business.
-    fn follows(&mut self, record: &Record, next: &mut Peekable<Iter<'_, Record>>) -> bool {
+    fn follows(&mut self, record: &Record, next: &[Record]) -> bool {
         match &record.what {
             What::Frame { pid, to_server: true, text, .. } => self.request(*pid, text, next),
             What::Frame { pid, text, .. } => self.reply(*pid, text),
-            What::Applied { path, event: EventType::NodeDeleted, .. } => self.deleted(path),
+            What::Applied { path, event: EventType::NodeDeleted, .. } => {
+                self.applied.remove(&record.what.to_string()) || self.deleted(path)
+            }
             What::Worker { pid, text, .. } => self.says(*pid, text),
             What::Fault(text) => {
                 self.shut_down.extend(killed(text));
@@ -114,7 +123,7 @@ impl Compared {
         }
     }
 
-    fn request(&mut self, pid: Pid, text: &str, next: &mut Peekable<Iter<'_, Record>>) -> bool {
+    fn request(&mut self, pid: Pid, text: &str, next: &[Record]) -> bool {
         if text.starts_with("connect ") {
             if self.connected.insert(pid) {
                 return true;
@@ -125,55 +134,96 @@ impl Compared {
             return self.happens(|change| change == Change::Disconnect(pid), |_| false);
         }
         let mut words = text.split(' ').skip(1);
-        let (operation, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let (operation, path) =
+            (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         if matches!(operation, "closeSession" | "create2" | "create" | "getChildren2" | "delete") {
             self.may_end(pid);
         }
-        let after = next.peek().copied();
+        // Requests that arrive together are applied behind the last of them.
+        let together = next.iter().take_while(|record| match &record.what {
+            What::Frame { pid: of, to_server, .. } => *to_server && *of == pid,
+            What::Applied { .. } => true,
+            _ => false,
+        });
         let applied = |event| {
-            let is_so = |record: &&Record| matches!(&record.what, What::Applied { path, event: of, .. } if *of == event && path.starts_with(LOCK));
-            after.filter(is_so).map(|record| record.what.to_string())
+            let of = |what: &What| matches!(what, What::Applied { path: of, event: is, .. } if *is == event && of.starts_with(path));
+            together.map(|record| &record.what).find(|what| of(what)).map(What::to_string)
         };
         match operation {
             "closeSession" => {
                 let is_shut_down = self.shut_down.contains(&pid);
-                self.happens(|change| match change {
-                    Change::Close(of) => of == pid,
-                    Change::SessionEnds((of, _)) => is_shut_down && of == pid,
-                    _ => false,
-                }, |state| is_shut_down || !state.zookeeper.serves(pid))
+                self.happens(
+                    |change| match change {
+                        Change::Close(of) => of == pid,
+                        Change::SessionEnds((of, _)) => is_shut_down && of == pid,
+                        _ => false,
+                    },
+                    |state| is_shut_down || !state.zookeeper.serves(pid),
+                )
             }
-            "createContainer" if path == LOCK => self.serve(pid, |_, _, step| step == Step::CreateParents, |_| true),
+            "createContainer" if path == LOCK => {
+                self.serve(pid, |_, _, step| step == Step::CreateParents, |_| true)
+            }
             "create2" | "create" if path.starts_with(LOCK) && path.contains("/_c_") => {
                 self.may_begin(|action| *action == Action::Acquire(pid));
                 let Some(applied) = applied(EventType::NodeCreated) else {
-                    return self.serve(pid, |state, _, step| step == Step::Create && !state.zookeeper.has_parents, |_| true);
+                    return self.serve(
+                        pid,
+                        |state, _, step| step == Step::Create && !state.zookeeper.has_parents,
+                        |_| true,
+                    );
                 };
-                next.next();
                 let is_new = self.guids.insert(path.to_owned());
-                let is_create = |state: &State, guid, step| step == Step::Create && state.attempts.get(&guid).is_some_and(|of| of.is_created != is_new);
-                self.serve(pid, is_create, |_| false) && self.trace.see(|state| state.zookeeper.queue.last().is_some_and(|last| Some(last.0) == number(&applied)))
+                let is_create = |state: &State, guid, step| {
+                    step == Step::Create
+                        && state.attempts.get(&guid).is_some_and(|of| of.is_created != is_new)
+                };
+                self.serve(pid, is_create, |_| false)
+                    && self.trace.see(|state| {
+                        state
+                            .zookeeper
+                            .queue
+                            .last()
+                            .is_some_and(|last| Some(last.0) == number(&applied))
+                    })
             }
             "getChildren" | "getChildren2" if path == LOCK => {
                 let lists = operation == "getChildren2";
-                self.serve(pid, |_, _, step| step == Step::Search || lists && step == Step::List, |state| is_idle(state, pid))
+                self.serve(
+                    pid,
+                    |_, _, step| step == Step::Search || lists && step == Step::List,
+                    |state| is_idle(state, pid),
+                )
             }
             "getData" if path.starts_with(LOCK) && text.ends_with(" watch") => {
                 let ahead = number(path);
-                let is_own = |state: &State| state.zookeeper.queue.iter().any(|node| Some(node.0) == ahead && node.1.0 == pid);
-                self.serve(pid, |_, _, step| matches!(step, Step::Watch(node) if Some(node) == ahead), |state| is_idle(state, pid) || is_own(state))
+                let is_own = |state: &State| {
+                    state
+                        .zookeeper
+                        .queue
+                        .iter()
+                        .any(|node| Some(node.0) == ahead && node.1.0 == pid)
+                };
+                self.serve(
+                    pid,
+                    |_, _, step| matches!(step, Step::Watch(node) if Some(node) == ahead),
+                    |state| is_idle(state, pid) || is_own(state),
+                )
             }
             "delete" if path.starts_with(LOCK) => {
-                let is_applied = applied(EventType::NodeDeleted).is_some();
-                if is_applied {
-                    next.next();
-                }
-                let has_node = |state: &State| number(path).is_some_and(|node| state.zookeeper.has_node(node));
+                let applied = applied(EventType::NodeDeleted);
+                let is_applied = applied.is_some();
+                self.applied.extend(applied);
+                let has_node =
+                    |state: &State| number(path).is_some_and(|node| state.zookeeper.has_node(node));
                 let is_delete = |state: &State, guid, step| {
-                    let place = state.zookeeper.place(guid).map(|place| state.zookeeper.queue[place].0);
-                    matches!(step, Step::Leave | Step::Release) && place == number(path).filter(|_| is_applied)
+                    let place =
+                        state.zookeeper.place(guid).map(|place| state.zookeeper.queue[place].0);
+                    matches!(step, Step::Leave | Step::Release)
+                        && place == number(path).filter(|_| is_applied)
                 };
-                self.serve(pid, is_delete, |_| !is_applied) && self.trace.see(|state| !is_applied || !has_node(state))
+                self.serve(pid, is_delete, |_| !is_applied)
+                    && self.trace.see(|state| !is_applied || !has_node(state))
             }
             _ => true,
         }
@@ -196,18 +246,32 @@ impl Compared {
         let Some(node) = number(path).filter(|_| path.starts_with(LOCK)) else { return true };
         let is_gone = |state: &State| !state.zookeeper.has_node(node);
         self.may_begin(|action| matches!(action, Action::Happens(Change::LeaseEnds(_))));
-        self.happens(|change| matches!(change, Change::SessionEnds(_)), is_gone) && self.trace.see(is_gone)
+        self.happens(|change| matches!(change, Change::SessionEnds(_)), is_gone)
+            && self.trace.see(is_gone)
     }
 
     fn says(&mut self, pid: Pid, text: &str) -> bool {
-        let holds = |state: &State| state.attempts.iter().any(|(guid, of)| guid.0 == pid && of.step == Step::Held);
+        let holds = |state: &State| {
+            state.attempts.iter().any(|(guid, of)| guid.0 == pid && of.step == Step::Held)
+        };
         match text.split_once(LOCK) {
             Some(("holds ", path)) => {
                 let node = number(path);
-                let is_it = |state: &State, guid: &Guid| state.zookeeper.place(*guid).is_none_or(|at| Some(state.zookeeper.queue[at].0) == node);
-                self.trace.see(|state| state.attempts.iter().any(|(guid, of)| guid.0 == pid && of.step == Step::Held && is_it(state, guid)))
+                let is_it = |state: &State, guid: &Guid| {
+                    state
+                        .zookeeper
+                        .place(*guid)
+                        .is_none_or(|at| Some(state.zookeeper.queue[at].0) == node)
+                };
+                self.trace.see(|state| {
+                    state.attempts.iter().any(|(guid, of)| {
+                        guid.0 == pid && of.step == Step::Held && is_it(state, guid)
+                    })
+                })
             }
-            Some(("has released " | "drops " | "does not get " | "gives ", _)) => self.trace.see(|state| !holds(state)),
+            Some(("has released " | "drops " | "does not get " | "gives ", _)) => {
+                self.trace.see(|state| !holds(state))
+            }
             _ => true,
         }
     }
@@ -226,13 +290,23 @@ impl Compared {
         self.may_begin(|action| *action == Action::Happens(Change::LeaseEnds(pid)));
     }
 
-    fn serve(&mut self, pid: Pid, is_it: impl Fn(&State, Guid, Step) -> bool, is_none: impl Fn(&State) -> bool) -> bool {
+    fn serve(
+        &mut self,
+        pid: Pid,
+        is_it: impl Fn(&State, Guid, Step) -> bool,
+        is_none: impl Fn(&State) -> bool,
+    ) -> bool {
         let is_seen = |state: &State, action: &Action| matches!(action, Action::Serve(guid, step) if guid.0 == pid && is_it(state, *guid, *step));
         self.trace.step(is_seen, is_none)
     }
 
-    fn happens(&mut self, is_it: impl Fn(Change) -> bool, is_none: impl Fn(&State) -> bool) -> bool {
-        self.trace.step(|_, action| matches!(action, Action::Happens(change) if is_it(*change)), is_none)
+    fn happens(
+        &mut self,
+        is_it: impl Fn(Change) -> bool,
+        is_none: impl Fn(&State) -> bool,
+    ) -> bool {
+        self.trace
+            .step(|_, action| matches!(action, Action::Happens(change) if is_it(*change)), is_none)
     }
 }
 
