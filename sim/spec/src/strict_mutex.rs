@@ -107,7 +107,8 @@ impl Model for StrictMutex {
             Read(c) => {
                 let client = &mut clients[c];
                 if client.step != ReadRecord { return None }
-                if nodes.first().is_some_and(|first| Some(*first) < client.node) { return None }
+                let is_behind = nodes.first().is_some_and(|first| Some(*first) < client.node);
+                if is_behind && self.mistake != "acts out of turn" { return None }
                 client.read = *version;
                 client.step = match *holder {
                     Some(node) if client.node != Some(node) && client.waited_out != Some(*version) => WaitForNode(node),
@@ -132,7 +133,7 @@ impl Model for StrictMutex {
                 let client = &mut clients[c];
                 let write = client.write.as_mut().filter(|write| write.is_applied.is_none())?;
                 let has_node = client.node.is_some_and(|node| nodes.contains(&node)) || self.mistake == "renews without its node";
-                let is_applied = has_node && (write.version == *version || self.mistake == "replaces any record");
+                let is_applied = has_node && write.version == *version;
                 write.is_applied = Some(is_applied);
                 if is_applied && *holder != client.node {
                     (*version, *holder) = (*version + 1, client.node);
