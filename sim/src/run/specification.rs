@@ -74,7 +74,7 @@ pub fn refused(
         if !compared.follows(record, &history.records[at + 1..]) {
             let states = shown(compared.trace.states.iter());
             return Some(format!(
-                "no step of the specification: {record}; possible before it:{states}"
+                "no step of the specification: {record}; possible before it{states}"
             ));
         }
     }
@@ -82,7 +82,7 @@ pub fn refused(
 }
 
 fn shown<S: Debug>(states: impl Iterator<Item = S>) -> String {
-    states.take(4).map(|state| format!("\n    {state:?}")).collect()
+    states.take(4).map(|state| format!(" | {state:?}")).collect()
 }
 
 /// What a history does not show, and what only leads on: an attempt hears a reply, and is woken. The other hidden actions are
@@ -211,7 +211,9 @@ impl Compared {
                 )
             }
             "delete" if path.starts_with(LOCK) => {
-                let applied = applied(EventType::NodeDeleted);
+                // Of two deletes of one node that arrive together, the first one is applied.
+                let applied =
+                    applied(EventType::NodeDeleted).filter(|of| !self.applied.contains(of));
                 let is_applied = applied.is_some();
                 self.applied.extend(applied);
                 let has_node =
