@@ -11,3 +11,6 @@ mod trace;
 pub mod zookeeper;
 
 pub use trace::Trace;
+
+/// A rule in words, and as a formula that holds in every state.
+pub type Invariant<M, S> = (&'static str, fn(&M, &S) -> bool);

@@ -183,7 +183,7 @@ impl State {
     }
 }
 /// What holds in every state, in words and as a formula.
-pub const INVARIANTS: [(&str, fn(&LockInternals, &State) -> bool); 6] = [
+pub const INVARIANTS: [crate::Invariant<LockInternals, State>; 6] = [
     ("at most one client holds within its proven bound", |_, s| s.holders(true).count() <= 1),
     ("at most one client holds, unless the ensemble is cut", |model, s| model.is_cut || s.holders(false).count() <= 1),
     ("a proven holder has the first node of the queue", |_, s| s.holders(true).all(|of| s.zookeeper.place(*of) == Some(0))),

@@ -191,7 +191,7 @@ impl Model for StrictMutex {
 }
 
 /// What holds in every state, in words and as a formula.
-pub const INVARIANTS: [(&str, fn(&StrictMutex, &State) -> bool); 4] = [
+pub const INVARIANTS: [crate::Invariant<StrictMutex, State>; 4] = [
     // Whatever becomes of sessions, nodes and messages.
     ("at most one client holds within its claim", |_, s| s.clients.iter().filter(|of| of.step == Held && of.claim > 0).count() <= 1),
     ("a claim that has ended does not begin again", |_, s| s.clients.iter().all(|of| !of.has_ended || of.claim == 0)),

@@ -66,6 +66,7 @@ pub fn refused(
         trace: Trace::new(model, is_hidden),
         sessions: BTreeMap::new(),
         guids: BTreeSet::new(),
+        creators: BTreeMap::new(),
         connected: BTreeSet::new(),
         shut_down: BTreeSet::new(),
         applied: BTreeSet::new(),
@@ -97,6 +98,8 @@ struct Compared {
     sessions: BTreeMap<String, (Pid, u8)>,
     /// The GUIDs of all creates that were applied.
     guids: BTreeSet<String>,
+    /// The processes that have created the lock nodes.
+    creators: BTreeMap<Node, Pid>,
     /// The processes that have connected.
     connected: BTreeSet<Pid>,
     /// The processes that end without a close of their clients, or whose runtime is dropped.
@@ -173,6 +176,7 @@ impl Compared {
                         |_| true,
                     );
                 };
+                self.creators.extend(number(&applied).map(|node| (node, pid)));
                 let is_new = self.guids.insert(path.to_owned());
                 let is_create = |state: &State, guid, step| {
                     step == Step::Create
@@ -197,18 +201,13 @@ impl Compared {
             }
             "getData" if path.starts_with(LOCK) && text.ends_with(" watch") => {
                 let ahead = number(path);
-                let is_own = |state: &State| {
-                    state
-                        .zookeeper
-                        .queue
-                        .iter()
-                        .any(|node| Some(node.0) == ahead && node.1.0 == pid)
-                };
-                self.serve(
-                    pid,
-                    |_, _, step| matches!(step, Step::Watch(node) if Some(node) == ahead),
-                    |state| is_idle(state, pid) || is_own(state),
-                )
+                // A holder watches its own node, which may be gone.
+                if ahead.is_some_and(|node| self.creators.get(&node) == Some(&pid)) {
+                    return true;
+                }
+                let is_watch =
+                    |_: &State, _, step| matches!(step, Step::Watch(node) if Some(node) == ahead);
+                self.serve(pid, is_watch, |state| is_idle(state, pid))
             }
             "delete" if path.starts_with(LOCK) => {
                 // Of two deletes of one node that arrive together, the first one is applied.
