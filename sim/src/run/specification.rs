@@ -211,8 +211,8 @@ impl Compared {
             }
             "delete" if path.starts_with(LOCK) => {
                 // Of two deletes of one node that arrive together, the first one is applied.
-                let applied =
-                    applied(EventType::NodeDeleted).filter(|of| !self.applied.contains(of));
+                let applied = applied(EventType::NodeDeleted)
+                    .filter(|of| of.ends_with(path) && !self.applied.contains(of));
                 let is_applied = applied.is_some();
                 self.applied.extend(applied);
                 let has_node =
