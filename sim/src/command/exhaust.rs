@@ -16,6 +16,7 @@ use std::{
 use clap::Parser;
 use docent_sim::{
     exhaust::{Found, Report, Schedule, Scope, search},
+    run::specification,
     world::catch_panics,
 };
 use indicatif::{MultiProgress, ProgressBar};
@@ -46,6 +47,9 @@ struct Arguments {
     /// End the search of each scope after this time
     #[arg(long, value_name = "MINUTES", value_parser = usage::minutes)]
     budget: Option<Duration>,
+    /// Compare the traces with the specification of LockInternals, and with no other rule
+    #[arg(long)]
+    specification: bool,
     /// Plant a fault into docent, which a scope must find
     #[arg(long, value_name = "NAME", value_parser = usage::plant, conflicts_with = "plants")]
     plant: Option<&'static str>,
@@ -84,8 +88,10 @@ fn scopes(arguments: &Arguments) -> Result<Vec<Scope>, String> {
     }
     let mut scopes = names.iter().map(|name| Scope::named(name)).collect::<Result<Vec<_>, _>>()?;
     scopes.retain(|scope| scope.quick || !arguments.quick);
+    scopes.retain(|scope| !arguments.specification || specification::covers(&scope.plan));
     for scope in &mut scopes {
         scope.plan.plant = arguments.plant.map(str::to_owned);
+        scope.mistake = arguments.specification.then_some("");
     }
     Ok(scopes)
 }

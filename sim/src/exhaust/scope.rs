@@ -23,6 +23,9 @@ pub struct Scope {
     /// The name of its file.
     #[serde(skip)]
     pub name: String,
+    /// If set, the only rule is that each trace follows the specification, in which this mistake is made; empty: none.
+    #[serde(skip)]
+    pub mistake: Option<&'static str>,
     /// Whether it belongs to the tests.
     #[serde(default)]
     pub quick: bool,

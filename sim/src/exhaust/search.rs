@@ -10,7 +10,7 @@ use std::{
 use super::{Schedule, Scope};
 use crate::{
     faults::planted,
-    run::{Outcome, Watch},
+    run::{Outcome, Watch, specification},
     world::directed::{Choice, KnownStates},
 };
 
@@ -96,17 +96,19 @@ impl Scripts {
 /// Runs all schedules of a scope until a rule is broken, or the time is over. A planted fault must break a rule of its own.
 pub fn search(scope: &Scope, limit: Option<Duration>, mut progress: impl FnMut(&Report)) -> Report {
     let (start, known) = (Instant::now(), KnownStates::default());
+    let is_compared = scope.mistake.is_some() && specification::covers(&scope.plan);
+    let watch = if is_compared { Watch::with_frames() } else { Watch::default() };
     let states = || known.lock().unwrap_or_else(PoisonError::into_inner).len();
     let mut report = Report { scope: scope.name.clone(), ..Report::default() };
     let mut scripts = Scripts::default();
     let mut next = Some(Vec::new());
     while let Some(script) = next {
         let from = script.len();
-        let (outcome, taken) = scope.run(script, KnownStates::clone(&known), &Watch::default());
+        let (outcome, taken) = scope.run(script, KnownStates::clone(&known), &watch);
         report.schedules += 1;
         scripts.add(&taken, from);
         (report.took, report.states) = (start.elapsed(), states());
-        report.found = broken(scope, &outcome, &taken);
+        report.found = broken(scope, is_compared, &outcome, &taken);
         if report.found.is_some() || limit.is_some_and(|limit| report.took > limit) {
             break;
         }
@@ -120,10 +122,13 @@ pub fn search(scope: &Scope, limit: Option<Duration>, mut progress: impl FnMut(&
     report
 }
 
-fn broken(scope: &Scope, outcome: &Outcome, taken: &[Choice]) -> Option<Found> {
+fn broken(scope: &Scope, is_compared: bool, outcome: &Outcome, taken: &[Choice]) -> Option<Found> {
     let plant = scope.plan.plant.as_deref().and_then(planted::plant_named);
     let breaks = |rule: &&str| plant.is_none_or(|plant| plant.breaks(rule));
-    let rule = outcome.history.violations().find(breaks)?.to_owned();
+    let rule = outcome.history.violations().find(breaks).filter(|_| scope.mistake.is_none());
+    let refused =
+        || specification::refused(&scope.plan, &outcome.history, scope.mistake.unwrap_or_default());
+    let rule = rule.map(str::to_owned).or_else(|| refused().filter(|_| is_compared))?;
     let mut choices: Vec<u8> = taken.iter().map(|(choice, _)| *choice).collect();
     // Behind its end, a script goes on with first choices.
     let end = choices.iter().rposition(|choice| *choice > 0).map_or(0, |at| at + 1);

@@ -5,6 +5,7 @@ pub mod diagram;
 pub mod own;
 pub mod shrink;
 mod simulate;
+pub mod specification;
 
 use std::sync::Arc;
 

@@ -2,6 +2,10 @@
 
 use std::{collections::BTreeSet, fmt};
 
+use bytes::Bytes;
+use docent::EventType;
+use docent_testing::server::AppliedChange;
+
 use super::time::{Nanos, Pid, SECOND};
 
 /// A line of the history.
@@ -38,6 +42,15 @@ pub enum What {
     },
     /// A rule was broken.
     Violation(String),
+    /// The servers have applied a change; recorded only if the run shows frames.
+    Applied {
+        /// The path of the node.
+        path: String,
+        /// What has become of the node.
+        event: EventType,
+        /// Its data, unless it was deleted.
+        data: Bytes,
+    },
     /// A message has arrived; recorded only if the run shows frames.
     Frame {
         /// The process of the client.
@@ -53,6 +66,13 @@ pub enum What {
     },
 }
 
+impl What {
+    pub(super) fn of(change: &AppliedChange) -> Self {
+        let data = change.node.as_ref().map(|(data, _)| data.clone()).unwrap_or_default();
+        Self::Applied { path: change.path.clone(), event: change.event_type, data }
+    }
+}
+
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -62,6 +82,7 @@ impl fmt::Display for What {
             Self::Finished(pid) => write!(f, "p{pid}: finished"),
             Self::Counted { text, excuse } => write!(f, "no client can exclude: {text} ({excuse})"),
             Self::Violation(text) => write!(f, "VIOLATION: {text}"),
+            Self::Applied { path, event, .. } => write!(f, "servers: {event:?} {path}"),
             Self::Frame { pid, member, to_server: true, text, .. } => {
                 write!(f, "p{pid} -> s{member}: {text}")
             }

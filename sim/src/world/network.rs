@@ -190,6 +190,9 @@ impl Core {
         if let Some(director) = &mut self.director {
             director.note_changes(nanos(now), &changes);
         }
+        if self.shows_frames {
+            changes.iter().for_each(|change| self.history.push(nanos(now), What::of(change)));
+        }
         self.servers.truth.add(nanos(now), changes);
         while let Some(server) = self.servers.ensemble.poll_ready() {
             let id = self.network.by_server.get(&server).copied();
