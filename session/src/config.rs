@@ -344,6 +344,10 @@ impl Config {
     #[must_use]
     pub fn with_failback(mut self, within: impl Into<Option<Duration>>) -> Self {
         self.session.failback = within.into();
+        #[cfg(feature = "tokio")]
+        {
+            self.driver.failback_is_set = true;
+        }
         self
     }
 
@@ -481,6 +485,17 @@ mod tests {
 
         let without = config.with_request_timeout(None).with_session(None);
         assert_eq!((without.request_timeout(), without.session.session), (None, None));
+    }
+
+    // Case (Found in docent itself): a failback that was switched off was on again with a server preference.
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn a_failback_that_is_switched_off_stays_off() {
+        let off = config().with_failback(None).with_server_preference(|_| 0);
+        assert_eq!(off.session.failback, None);
+        let unset = config().with_server_preference(|_| 0);
+        assert_eq!(unset.session.failback, Some(Duration::from_secs(60)));
+        assert_eq!(unset.with_failback(None).session.failback, None);
     }
 
     #[test]

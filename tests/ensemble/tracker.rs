@@ -222,6 +222,24 @@ async fn addresses_of_proxies_are_kept_by_a_function() {
     assert_eq!(servers(&client), [a.connect_string()].into());
 }
 
+// Case (Found in docent itself): a function that panicked ended the tracker, and nothing said so.
+#[tokio::test]
+async fn a_tracker_outlives_a_panic_of_its_function() {
+    let cluster = cluster(3).await;
+    let leader = cluster.leader().unwrap();
+    let client = connect(&cluster.addr(leader).unwrap().to_string()).await;
+    let has_panicked = Arc::new(AtomicBool::new(false));
+    let panics = Arc::clone(&has_panicked);
+    let tracker = EnsembleTracker::with_hosts(&client, move |config| {
+        assert!(panics.swap(true, Ordering::SeqCst), "the first configuration");
+        config.client_hosts()
+    });
+    eventually("the panic", async || has_panicked.load(Ordering::SeqCst).then_some(())).await;
+    let admin = admin(&cluster, leader).await;
+    let added = admin.reconfig(joining(OBSERVER), None).await.unwrap();
+    configured(&tracker, added.stat.mzxid).await;
+}
+
 /// A read that is refused for a while is repeated on the same connection.
 // Case (Ensembles that change): a server refuses the read of the configuration for a while.
 #[tokio::test]

@@ -58,8 +58,8 @@ impl Config {
 
     /// Sets a function that computes the cost of each server, such as a number for its zone: the lower, the better. The
     /// client tries the servers of the lowest cost first, in random order among equals, and falls back to the others. After
-    /// a lost connection, the server that was lost comes last. Sets [`failback`](Self::with_failback) to 60 s, unless it is
-    /// set already: within that time the client returns to the best server.
+    /// a lost connection, the server that was lost comes last. Sets [`failback`](Self::with_failback) to 60 s, unless
+    /// `with_failback` was called: within that time the client returns to the best server.
     ///
     /// The function is called for all servers when the client starts, when its server list changes, and when it has opened a
     /// connection, on the thread that does so. It must not block. Costs that depend on
@@ -87,7 +87,9 @@ impl Config {
         cost: impl Fn(&Candidate<'_>) -> u64 + Send + Sync + 'static,
     ) -> Self {
         self.driver.preference = Some(Preference::new(cost));
-        self.session.failback.get_or_insert(Duration::from_secs(60));
+        if !self.driver.failback_is_set {
+            self.session.failback = Some(Duration::from_secs(60));
+        }
         self
     }
 

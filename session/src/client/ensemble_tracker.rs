@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     fmt,
     future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
@@ -11,7 +12,7 @@ use std::{
 };
 
 use tokio::sync::{oneshot, watch};
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::{
     client::Client,
@@ -97,7 +98,7 @@ impl EnsembleTracker {
     }
 
     /// Starts to follow the configuration. `hosts` returns the servers to use with it, such as the addresses of proxies;
-    /// an empty list changes nothing.
+    /// an empty list changes nothing. A panic of it is logged at ERROR, and changes nothing either.
     ///
     /// ```
     /// # use docent_session::{Client, EnsembleTracker, config::Host};
@@ -247,7 +248,13 @@ impl Task {
         if last.is_some_and(|last| config.version <= last) {
             return debug!(config.version, last, "no newer configuration of the ensemble");
         }
-        let hosts = (self.hosts)(&config);
+        // The task goes on, and calls the function again with the next configuration.
+        let Ok(hosts) = catch_unwind(AssertUnwindSafe(|| (self.hosts)(&config))) else {
+            return error!(
+                config.version,
+                "the function of EnsembleTracker::with_hosts panicked; the servers stay"
+            );
+        };
         if hosts.is_empty() {
             return debug!(config.version, "no address in the configuration; the servers stay");
         }

@@ -13,6 +13,8 @@ pub(crate) struct Settings {
     pub(crate) max_watch_events: usize,
     pub(crate) seed: Option<u64>,
     pub(crate) preference: Option<Preference>,
+    /// Whether the program has set the time of the failback, or switched it off.
+    pub(crate) failback_is_set: bool,
 }
 
 impl Default for Settings {
@@ -24,6 +26,7 @@ impl Default for Settings {
             max_watch_events: 1000,
             seed: None,
             preference: None,
+            failback_is_set: false,
         }
     }
 }
