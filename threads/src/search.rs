@@ -191,9 +191,7 @@ impl Search {
         }
         false
     }
-}
 
-impl Search {
     /// The next thread of the race; `ready` can go on.
     fn choose(&mut self, ready: Vec<u8>, runnable: &[&Task]) -> u8 {
         let present = self.present.filter(|present| ready.contains(present));

@@ -46,7 +46,9 @@ impl Keeper {
 
     /// Leaves a delete that the ACL does not allow to the background: an ACL can change.
     fn repeat_if_refused(&self, deleted: &Result<(), Error>, present: &Present) {
-        if !deleted.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoAuth) {
+        let is_refused = deleted.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoAuth);
+        // Without its `czxid`, a later node of the path would be taken for ours.
+        if !is_refused || present.czxid.is_none() {
             return;
         }
         let present = present.clone();
