@@ -229,10 +229,26 @@ async fn a_rolling_restart_costs_no_session_no_reply_and_no_watch() {
 pub(crate) struct Frozen(u32);
 
 impl Frozen {
+    /// Returns when the process is stopped.
     pub(crate) fn new(process_id: u32) -> Self {
         signal("-STOP", process_id);
+        let since = Instant::now();
+        while !is_stopped(process_id) {
+            assert!(since.elapsed() < Duration::from_secs(30), "process {process_id} does not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         Self(process_id)
     }
+}
+
+/// A signal stops the threads of a process one after the other, each when it gets a processor: on a loaded machine, a
+/// server acknowledged a proposal after `kill` had returned. Without `/proc`, it is taken as stopped.
+fn is_stopped(process_id: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process_id}/task")) else { return true };
+    threads.flatten().all(|thread| {
+        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        status.lines().find(|line| line.starts_with("State:")).is_none_or(|line| line.contains('T'))
+    })
 }
 
 impl Drop for Frozen {

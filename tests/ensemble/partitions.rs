@@ -42,7 +42,6 @@ async fn an_isolated_leader_answers_sync(ensemble: Ensemble) {
             break;
         }
         last = Instant::now();
-        assert!(!writing.is_finished() || last - since + SLACK > TICK * SYNC_LIMIT);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     lasted(last - since);
