@@ -83,8 +83,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     }
     let mut no_chaos = None;
     if let Some(build) = simulator {
-        success &= test_simulator(build, &mut summary)?;
-        no_chaos = test_chaos(hermetic, &mut summary, &mut success);
+        // Side by side: chaos mostly waits, and the simulator computes.
+        let chaos = start_chaos(hermetic);
+        let simulated = test_simulator(build, &mut summary);
+        no_chaos = end_chaos(chaos, &mut summary, &mut success);
+        success &= simulated?;
     }
     let lacks_real_server = server.is_none();
     drop(server);
@@ -297,28 +300,33 @@ fn test_simulator(build: BackgroundBuild, summary: &mut Summary) -> Result<bool>
     Ok(success)
 }
 
-/// Runs two minutes of chaos, which count as one test. If this machine cannot run it, counts it as skipped and returns
-/// the reason.
-fn test_chaos(hermetic: bool, summary: &mut Summary, success: &mut bool) -> Option<String> {
-    let missing = if hermetic {
-        Some("--hermetic".into())
-    } else if cfg!(not(target_os = "linux")) {
-        Some("it needs Linux".into())
-    } else {
-        chaos::requirements().err()
-    };
-    if let Some(missing) = missing {
-        summary.skip_run();
-        return Some(format!("xtask: skipped: cargo xtask chaos: {missing}"));
+/// Starts two minutes of chaos, or says what this machine lacks for it.
+fn start_chaos(hermetic: bool) -> Result<Child> {
+    if hermetic {
+        return Err("--hermetic".into());
     }
-    println!("xtask: two minutes of chaos with a real ensemble");
-    let is_good = chaos::test().unwrap_or_else(|error| {
-        println!("xtask: cargo xtask chaos: {error}");
-        false
-    });
-    summary.add_run("cargo xtask chaos", is_good);
-    *success &= is_good;
-    None
+    if cfg!(not(target_os = "linux")) {
+        return Err("it needs Linux".into());
+    }
+    chaos::requirements()?;
+    println!("xtask: two minutes of chaos with a real ensemble, beside what follows");
+    chaos::start()
+}
+
+/// Waits for the run of chaos, which counts as one test. If it was not started, counts it as skipped and returns the
+/// reason.
+fn end_chaos(chaos: Result<Child>, summary: &mut Summary, success: &mut bool) -> Option<String> {
+    match chaos.and_then(|mut run| Ok(run.wait()?.success())) {
+        Ok(is_good) => {
+            summary.add_run("cargo xtask chaos", is_good);
+            *success &= is_good;
+            None
+        }
+        Err(missing) => {
+            summary.skip_run();
+            Some(format!("xtask: skipped: cargo xtask chaos: {missing}"))
+        }
+    }
 }
 
 /// Runs a test command of cargo, forwards its output and adds it to the summary.
