@@ -257,7 +257,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                 if !response.is_refused() {
                     self.operations.note_replacement();
                 }
-                self.expire("reported by the server");
+                self.expire(&self.since_the_loss("the server does not know the session"));
                 if self.is_closing() {
                     // The session has ended, which was the purpose of the close.
                     return self.end_closed();
@@ -437,10 +437,20 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             Some(zxid) => self.expire(&format!(
                 "{without}: none of the servers serves, or all are behind the last zxid {zxid:#x}"
             )),
-            None => self.expire(without),
+            None => self.expire(&self.since_the_loss(without)),
         }
         if self.is_closing() {
             self.end_unconfirmed();
+        }
+    }
+
+    /// Why the session has ended, with the last failure: the reason of the failures, which the end follows from.
+    fn since_the_loss(&self, why: &str) -> String {
+        // The last failure is older than a connection, and a planned reconnect is none.
+        let is_stale = self.is_connected() || self.renewal.is_moving();
+        match self.last_failure_text().filter(|_| !is_stale) {
+            Some(last) => format!("{why} (before: {last})"),
+            None => why.to_owned(),
         }
     }
 
