@@ -102,7 +102,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             self.is_ready_to_migrate() && self.connection.is_reattaching() && by_server;
         self.hosts.note_silent(host, by_server && self.connection.is_handshaking());
         self.hosts.note_tls_mismatch(host, why.is_tls_mismatch());
-        let handshake = if by_server { self.unanswered() } else { String::new() };
+        let is_unexplained = by_server && !why.is_about_tls();
+        let handshake = if is_unexplained { self.unanswered() } else { String::new() };
         if !is_planned {
             self.last_failure = Some(
                 Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown)
@@ -206,6 +207,13 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                 " (no reply to the handshake: not serving, or behind our last zxid {:#x})",
                 self.last_zxid
             ),
+            // A server that speaks TLS does not read it.
+            (Phase::Handshaking { .. }, None)
+                if self.is_tls == Some(false) && self.metrics.sessions == 0 =>
+            {
+                " (no reply to the handshake: not serving, or does the port require TLS?)"
+                    .to_owned()
+            }
             (Phase::Handshaking { .. }, None) => {
                 " (no reply to the handshake: not serving?)".to_owned()
             }

@@ -142,12 +142,11 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// The error and its remedy, if the connection failed because client and server do not agree on TLS.
 #[cfg(feature = "tls-no-provider")]
-pub(super) use tls::mismatch as tls_mismatch;
+pub(super) use tls::tls_failure;
 
-/// The error and its remedy, if the connection failed because client and server do not agree on TLS.
+/// The text of an error about TLS, and whether it passes.
 #[cfg(not(feature = "tls-no-provider"))]
-pub(super) const fn tls_mismatch(_: &io::Error) -> Option<String> {
+pub(super) const fn tls_failure(_: &io::Error) -> Option<(String, crate::error::TlsFailure)> {
     None
 }

@@ -295,7 +295,10 @@ fn the_end_of_a_session_hides_no_refusal_of_sasl() {
         texts.push(why);
     }
     assert_eq!(texts[..2], texts[2..], "no text grows");
-    assert!(texts[1].contains("the server does not know the session (before: one:1: "), "{texts:?}");
+    assert!(
+        texts[1].contains("the server does not know the session (before: one:1: "),
+        "{texts:?}"
+    );
     let error = scenario.machine.poll_completion().unwrap().result.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::SessionExpired);
     assert!(texts[1].contains(error.detail().unwrap()), "{error}");

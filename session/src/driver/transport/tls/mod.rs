@@ -9,14 +9,16 @@ use std::{fmt, io, sync::Arc, time::Duration};
 
 use tokio_rustls::rustls::pki_types::ServerName;
 
+mod formats;
 mod options;
 mod provider;
 mod reasons;
 mod renewal;
 
-pub(in crate::driver) use self::reasons::mismatch;
+pub(in crate::driver) use self::reasons::tls_failure;
 use self::{
     options::{NameRule, refused},
+    provider::provider,
     reasons::Refused,
     renewal::Current,
 };
@@ -33,8 +35,9 @@ impl TlsOptions {
     /// `InvalidConfig` when a file cannot be read, a PEM text or the name is invalid, there are no roots, or the key does
     /// not belong to the certificate.
     pub fn build(self) -> Result<Tls, Error> {
+        let provider = provider()?;
         let texts = self.texts()?;
-        let connector = self.connector(&texts)?;
+        let connector = self.connector(&texts, &provider)?;
         let name = match &self.name {
             NameRule::Name(name) => {
                 let parsed = ServerName::try_from(name.clone()).map_err(|error| {
@@ -44,7 +47,7 @@ impl TlsOptions {
             }
             NameRule::Host | NameRule::Any => None,
         };
-        let current = Current::new(texts, connector);
+        let current = Current::new(texts, connector, provider);
         Ok(Tls { options: Arc::new(self), current, name })
     }
 }
@@ -62,7 +65,8 @@ impl Transport for Tls {
         Box::pin(async move {
             let name = match &self.name {
                 Some(name) => name.clone(),
-                None => ServerName::try_from(host.name.clone()).map_err(io::Error::other)?,
+                None => ServerName::try_from(host.name.clone())
+                    .map_err(|_| io::Error::other(Refused::Host(host.name.clone())))?,
             };
             let connector = renewal::connector(&self.options, &self.current, within / 3).await;
             let stream = match &self.options.transport {
@@ -70,8 +74,8 @@ impl Transport for Tls {
                 Some(transport) => transport.connect(host, within).await?,
             };
             // The driver drops this future when the whole attempt takes too long.
-            let stream = connector.connect(name, stream).await;
-            let stream = stream.map_err(|error| explain(error, self.options.trusted()))?;
+            let stream = connector.tls.connect(name, stream).await;
+            let stream = stream.map_err(|error| Refused::from(error, &connector.sources))?;
             Ok(Box::new(stream) as Box<dyn ByteStream>)
         })
     }
@@ -82,17 +86,6 @@ impl Transport for Tls {
 
     fn is_tls(&self) -> Option<bool> {
         Some(true)
-    }
-}
-
-/// A server without TLS closes the connection when it reads the first message of TLS.
-fn explain(error: io::Error, trusted: String) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => io::Error::new(
-            error.kind(),
-            "the server closed the connection during the TLS handshake; is it a port without TLS?",
-        ),
-        _ => Refused::from(error, trusted),
     }
 }
 
@@ -110,7 +103,7 @@ mod tests {
         pki_types::UnixTime,
     };
 
-    use super::{options::certificates, *};
+    use super::{options::certificates, reasons::Sources, *};
 
     /// Made by `openssl x509 -req -in csr.pem -signkey key.pem`, without extensions.
     const VERSION_1_PEM: &[u8] = b"\
@@ -135,7 +128,7 @@ mLwxUrOBkwIgXGoAZr4W18sQWYlOJSeAKlOXUBNzgsrYEu+/9TgoUaQ=\n\
         let verifier = verifier.build().unwrap();
         let name = ServerName::try_from("zk").unwrap();
         let verified = verifier.verify_server_cert(certificate, &[], &name, &[], UnixTime::now());
-        let error = mismatch(&io::Error::other(verified.unwrap_err())).unwrap();
+        let (error, _) = tls_failure(&io::Error::other(verified.unwrap_err())).unwrap();
         assert!(error.starts_with("the certificate is X.509 version 1, "), "{error}");
         assert!(error.contains("-extfile FILE"), "{error}");
     }
