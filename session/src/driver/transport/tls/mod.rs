@@ -60,6 +60,15 @@ pub struct Tls {
     name: Option<ServerName<'static>>,
 }
 
+impl Tls {
+    /// Whether the cryptography is the one that is validated for FIPS 140-3: that of aws-lc-rs with the feature `fips` of
+    /// `rustls`, and no other provider that the program has installed.
+    #[must_use]
+    pub fn is_fips(&self) -> bool {
+        self.current.is_fips()
+    }
+}
+
 impl Transport for Tls {
     fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a> {
         Box::pin(async move {

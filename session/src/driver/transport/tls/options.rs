@@ -36,8 +36,9 @@ use crate::{Error, ErrorKind, driver::transport::Transport};
 ///
 /// The cryptography is that of the provider that the program has installed
 /// (`rustls::crypto::CryptoProvider::install_default`) before [`build`](Self::build), or else of the features: aws-lc-rs by `tls-aws-lc-rs`, or ring by
-/// `tls`. The feature `fips` of `rustls` makes the former its build that is validated for FIPS 140-3. Both need the version
-/// of `rustls` that docent uses, 0.23.
+/// `tls`. The feature `fips` of `rustls` makes the former its build that is validated for FIPS 140-3
+/// ([`Tls::is_fips`](super::Tls::is_fips)); that takes cmake, Go and a C compiler. Both need the version of `rustls` that
+/// docent uses, 0.23.
 ///
 /// ```no_run
 /// # extern crate docent_session as docent;

@@ -51,6 +51,10 @@ impl Current {
         Arc::new(Self { state, provider })
     }
 
+    pub(super) fn is_fips(&self) -> bool {
+        self.lock().connector.tls.config().fips()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
