@@ -4,7 +4,7 @@ use std::{fmt, future::Future, io, pin::Pin, time::Duration};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::config::Host;
+use crate::{Error, config::Host};
 
 #[cfg(feature = "dns-srv")]
 mod dns_srv;
@@ -132,6 +132,15 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
             let why = "a lookup of servers requires the feature dns-srv of docent";
             Box::pin(std::future::ready(Err(io::Error::new(io::ErrorKind::Unsupported, why))))
         }
+    }
+
+    /// Checks that every option has an allowed value. `connect` and `start` do so. Default: all are allowed.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidConfig`; the text names the option, its value, and what is allowed.
+    fn validate(&self) -> Result<(), Error> {
+        Ok(())
     }
 
     /// Whether connections are made by TLS; `None` if that is unknown, which is the default. Without TLS, the error of a

@@ -93,6 +93,10 @@ impl Transport for Tls {
         self.options.transport.as_deref().unwrap_or(&Tcp).lookup_servers(name)
     }
 
+    fn validate(&self) -> Result<(), Error> {
+        self.options.transport.as_deref().map_or(Ok(()), Transport::validate)
+    }
+
     fn is_tls(&self) -> Option<bool> {
         Some(true)
     }
@@ -109,10 +113,10 @@ mod tests {
     use tokio_rustls::rustls::{
         RootCertStore,
         client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},
-        pki_types::UnixTime,
+        pki_types::{CertificateDer, UnixTime, pem::PemObject as _},
     };
 
-    use super::{options::certificates, reasons::Sources, *};
+    use super::*;
 
     /// Made by `openssl x509 -req -in csr.pem -signkey key.pem`, without extensions.
     const VERSION_1_PEM: &[u8] = b"\
@@ -130,13 +134,13 @@ mLwxUrOBkwIgXGoAZr4W18sQWYlOJSeAKlOXUBNzgsrYEu+/9TgoUaQ=\n\
     #[test]
     fn a_certificate_of_version_1_is_named_with_a_remedy() {
         let provider = provider::provider().unwrap();
-        let [certificate] = &certificates(VERSION_1_PEM, "it").unwrap()[..] else { panic!() };
+        let certificate = CertificateDer::from_pem_slice(VERSION_1_PEM).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(certificate.clone()).unwrap();
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier = verifier.build().unwrap();
         let name = ServerName::try_from("zk").unwrap();
-        let verified = verifier.verify_server_cert(certificate, &[], &name, &[], UnixTime::now());
+        let verified = verifier.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now());
         let (error, _) = tls_failure(&io::Error::other(verified.unwrap_err())).unwrap();
         assert!(error.starts_with("the certificate is X.509 version 1, "), "{error}");
         assert!(error.contains("-extfile FILE"), "{error}");
@@ -156,6 +160,10 @@ mLwxUrOBkwIgXGoAZr4W18sQWYlOJSeAKlOXUBNzgsrYEu+/9TgoUaQ=\n\
             assert!(error.contains(&format!("TLS: {what} in {no_pem}: there is no ")), "{error}");
         }
         let options = options().with_roots(b"").with_roots_file("/a.pem").with_roots_file("/b.pem");
-        assert_eq!(options.trusted(), "those in PEM and those in /a.pem and those in /b.pem");
+        let provider = provider::provider().unwrap();
+        assert_eq!(
+            options.trusted(&provider),
+            "those in PEM and those in /a.pem and those in /b.pem"
+        );
     }
 }

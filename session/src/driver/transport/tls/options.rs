@@ -434,7 +434,7 @@ impl TlsOptions {
     }
 
     /// The roots, for the error of a certificate that they do not accept.
-    fn trusted(&self, provider: &Arc<CryptoProvider>) -> String {
+    pub(super) fn trusted(&self, provider: &Arc<CryptoProvider>) -> String {
         let own = Pem::origins(&self.roots);
         #[cfg(feature = "tls-platform-roots")]
         if self.platform_roots {

@@ -256,7 +256,7 @@ mod tests {
             ),
             (alert(AlertDescription::InternalError), "InternalError: the log of the", Passing),
             (alert(AlertDescription::BadRecordMac), "BadRecordMac", Passing),
-            (alert(AlertDescription::Unknown(200)), "Unknown(0xc8)", Passing),
+            (alert(AlertDescription::Unknown(200)), "AlertDescription(0xc8)", Passing),
             (
                 Error::PeerMisbehaved(PeerMisbehaved::TooMuchEarlyDataReceived),
                 "replace it",
