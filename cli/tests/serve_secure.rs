@@ -241,6 +241,7 @@ async fn files_that_cannot_be_used_are_refused_before_the_start() {
         (&["--tls-client-ca", &cert], 64, "--tls-cert"),
         (&["--tls-cert", &key, "--tls-key", &key], 64, "no certificate in the PEM text"),
         (&["--tls-cert", &cert, "--tls-key", &cert], 64, "the private key"),
+        (&["--tls-cert", &cert, "--tls-key", &cert], 64, &format!("--tls-key {cert})")),
         (&["--tls-cert", "/no/such", "--tls-key", &key], 74, "/no/such"),
         (&["--sasl", "/no/such"], 74, "/no/such"),
         (&["--sasl", &empty], 64, "there is no USER:PASSWORD"),
