@@ -46,14 +46,13 @@ use docent::{Client, OpCode, locks::InterProcessMutex};
 use docent_testing::TestingServer;
 use docent_testing::{fault::Fault, tap::Tap};
 use serde_json::Value;
+#[cfg(target_os = "linux")]
+use std::sync::{Arc, Mutex};
+#[cfg(unix)]
+use std::time::Duration;
 use std::{
     fs,
     process::{Command, Stdio},
     time::Instant,
-};
-#[cfg(unix)]
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
 };
 use tokio::{io::BufReader, process::Child};
