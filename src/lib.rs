@@ -73,7 +73,7 @@
 //! | none: `default-features = false` | 16 | 44 | 1,284 | the client alone |
 //! | `recipes` (default) | 20 | 71 | 1,284 | Curator's recipes |
 //! | `tls` | 32 | 94 | 1,381 | TLS connections by rustls with ring |
-//! | `tls-aws-lc-rs` | 37 | 156 | 1,392 | the same with aws-lc-rs. For its build that is validated for FIPS 140-3, let your program depend on `rustls` with the feature `fips`, too |
+//! | `tls-aws-lc-rs` | 37 | 156 | 1,392 | the same with aws-lc-rs. For its build that is validated for FIPS 140-3, let your program depend on `rustls` with the feature `fips`, too, which takes cmake and Go |
 //! | `tls-no-provider` | 27 | – | – | the same with the provider that the program has installed, which the other features prefer, too |
 //! | `tls-platform-roots` | 36 | 110 | 1,382 | with `tls`: `TlsOptions::with_platform_roots`, certificates that the platform trusts |
 //! | `dns-srv` | 93 | 141 | 2,804 | connect strings `dns-srv://name`, whose servers are SRV records: [`config::ConnectString`] |

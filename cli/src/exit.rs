@@ -153,11 +153,11 @@ fn advice(error: &docent::Error) -> &'static str {
         _ if error.is_tls_mismatch() && detail.contains("without TLS") => {
             "; connect with --tls-ca FILE (or DOCENT_TLS_CA)"
         }
-        _ if error.is_tls_mismatch() => {
-            "; check --tls-ca, --tls-server-name, --tls-cert (or DOCENT_TLS_CA, ...)"
-        }
         ErrorKind::ConnectionLoss if detail.contains("TLS?") => {
             "; check the port (--connect, DOCENT_CONNECT), and whether it requires --tls-ca"
+        }
+        _ if error.is_tls_mismatch() || detail.contains("TLS: ") => {
+            "; check --tls-ca, --tls-server-name, --tls-cert (or DOCENT_TLS_CA, ...)"
         }
         ErrorKind::SessionClosedRequireSaslAuth => SASL_ADVICE,
         ErrorKind::AuthFailed | ErrorKind::ConnectionLoss if is_about_sasl => SASL_ADVICE,

@@ -34,16 +34,25 @@ mod transcripts;
 mod tree;
 
 use crate::support::{
-    DEADLINE, Ran, TemporaryFile, children, client, docent, ended, eventually, kill,
-    processes_with, run, server, unique_path, until_children, within_deadline,
+    DEADLINE, Ran, TemporaryFile, client, docent, ended, eventually, run, server, unique_path,
+    within_deadline,
 };
-use docent::{Client, CreateMode, OpCode, locks::InterProcessMutex};
-use docent_testing::{TestingServer, fault::Fault, tap::Tap};
+#[cfg(unix)]
+use crate::support::{children, kill, processes_with, until_children};
+use docent::CreateMode;
+#[cfg(unix)]
+use docent::{Client, OpCode, locks::InterProcessMutex};
+#[cfg(unix)]
+use docent_testing::TestingServer;
+use docent_testing::{fault::Fault, tap::Tap};
 use serde_json::Value;
+#[cfg(target_os = "linux")]
+use std::sync::{Arc, Mutex};
+#[cfg(unix)]
+use std::time::Duration;
 use std::{
     fs,
     process::{Command, Stdio},
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Instant,
 };
 use tokio::{io::BufReader, process::Child};

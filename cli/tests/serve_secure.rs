@@ -174,13 +174,22 @@ async fn the_roots_of_the_platform_are_trusted_if_asked() {
     let files = Files::new();
     let (cert, key) = (files.path("server.pem"), files.path("server.key"));
     let server = Server::start(&["--tls-cert", &cert, "--tls-key", &key]).await;
-    let get = async |roots: &str| -> Ran {
-        let mut command = docent(&server.connect, &["get", "--tls-platform-roots", "/"]);
+    let get_with = async |options: &[&str], roots: &str| -> Ran {
+        let all = [&["get", "--tls-platform-roots"], options, &["/"]].concat();
+        let mut command = docent(&server.connect, &all);
         command.env("SSL_CERT_FILE", files.path(roots)).env_remove("SSL_CERT_DIR");
         within_deadline("get", command.output()).await.unwrap().into()
     };
+    let get = async |roots: &str| get_with(&[], roots).await;
     get("ca.pem").await.ok();
     get("stranger.pem").await.failed(69, "(the trusted roots: those of the platform)");
+    // Only what has been loaded is named.
+    files.write("none.pem", "");
+    get("none.pem").await.failed(64, "the roots of the platform: ");
+    let stranger = files.path("stranger.pem");
+    let own = get_with(&["--tls-ca", &stranger], "none.pem").await;
+    own.failed(69, &format!("those in {stranger}; the platform has none)"));
+    get_with(&["--tls-ca", &stranger], "ca.pem").await.ok();
 }
 
 #[tokio::test]
@@ -232,6 +241,7 @@ async fn files_that_cannot_be_used_are_refused_before_the_start() {
         (&["--tls-client-ca", &cert], 64, "--tls-cert"),
         (&["--tls-cert", &key, "--tls-key", &key], 64, "no certificate in the PEM text"),
         (&["--tls-cert", &cert, "--tls-key", &cert], 64, "the private key"),
+        (&["--tls-cert", &cert, "--tls-key", &cert], 64, &format!("--tls-key {cert})")),
         (&["--tls-cert", "/no/such", "--tls-key", &key], 74, "/no/such"),
         (&["--sasl", "/no/such"], 74, "/no/such"),
         (&["--sasl", &empty], 64, "there is no USER:PASSWORD"),

@@ -269,6 +269,10 @@ impl Config {
         if let Some(error) = &self.invalid_sasl {
             return Err(error.clone());
         }
+        #[cfg(feature = "tokio")]
+        if let Some(transport) = &self.driver.transport {
+            transport.validate()?;
+        }
         Ok(())
     }
 

@@ -29,7 +29,7 @@
 //! |---|---|
 //! | `tokio` (default) | [`Client`] |
 //! | `tls` | connections by rustls with ring |
-//! | `tls-aws-lc-rs` | the same with aws-lc-rs. For its build that is validated for FIPS 140-3, let your program depend on `rustls` with the feature `fips`, too |
+//! | `tls-aws-lc-rs` | the same with aws-lc-rs. For its build that is validated for FIPS 140-3, let your program depend on `rustls` with the feature `fips`, too, which takes cmake and Go |
 //! | `tls-no-provider` | the same with the provider that the program has installed, which the other features prefer, too |
 //! | `tls-platform-roots` | `TlsOptions::with_platform_roots`: certificates that the platform trusts |
 //! | `dns-srv` | connect strings `dns-srv://name`, whose servers are SRV records: [`config::ConnectString`] |
@@ -43,7 +43,7 @@
 //! # Logs and traces
 //!
 //! The client reports to the crate `tracing`: states of the connection and new sessions at INFO, the loss of a session at
-//! WARN, attempts to connect at DEBUG. Each request is a span `request` at TRACE, with the target `docent::request` and
+//! WARN, and so, once for each outage, a server that refuses TLS or is refused, attempts to connect at DEBUG. Each request is a span `request` at TRACE, with the target `docent::request` and
 //! the fields `op`, `path` and `xid`, from the call until its caller takes the reply. The span has one event: `reply`,
 //! `failed` with the field `error`, or `dropped by the caller`. A subscriber sees them with a filter such as
 //! `docent::request=trace`; without a subscriber for TRACE, a request pays for one comparison. `docs/OBSERVABILITY.md` in the

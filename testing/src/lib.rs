@@ -122,7 +122,8 @@
 //! | creation of `/zookeeper/quota/zookeeper_limits`; statistics that are no numbers | ends the connection; stay as they are | stops the server |
 //!
 //! Observers that connect and the admin server are not supported. The feature `sasl` adds SASL with DIGEST-MD5, for the
-//! users of [`server::Config`]; the feature `tls` adds TLS, with the certificates of [`server::Config`].
+//! users of [`server::Config`]; the feature `tls` adds TLS by ring, `tls-aws-lc-rs` by aws-lc-rs, and `tls-no-provider` by the
+//! provider that the program installs, with the certificates of [`server::Config`].
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -11,6 +11,7 @@ mod missing_operations;
 mod reconnect;
 mod sasl;
 mod tls;
+mod tls_errors;
 mod tls_renewal;
 mod tracing;
 mod x509;

@@ -14,7 +14,7 @@ use super::*;
 
 /// A server that speaks TLS, and its certificate authority.
 pub(crate) struct Fixture {
-    _server: RealServer,
+    server: RealServer,
     _port: KeptPort,
     _files: TemporaryDirectory,
     pub(crate) authority: Authority,
@@ -54,7 +54,7 @@ impl Fixture {
         let server = RealServer::start_with(Settings { config, ..Settings::default() });
         async move {
             let connect = port.address().to_string();
-            Some(Self { _server: server.await?, _port: port, _files: files, authority, connect })
+            Some(Self { server: server.await?, _port: port, _files: files, authority, connect })
         }
     }
 
@@ -100,6 +100,13 @@ async fn a_server_with_a_trusted_certificate_is_spoken_to() {
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
     let text = error.to_string();
     assert!(text.contains("does the port require TLS?") || error.is_tls_mismatch(), "{text}");
+
+    let tls = fixture.options().build().unwrap();
+    let wrong = Config::new(&fixture.server.connect()).unwrap().with_transport(tls);
+    let error = wrong.with_connection_timeout(Duration::from_secs(1)).connect().await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("TLS: ") && text.contains("is it a port without TLS?"), "{text}");
+    assert!(!text.contains("serving"), "{text}");
 }
 
 /// A TLS stream buffers written bytes until it is flushed.
@@ -156,7 +163,7 @@ async fn a_certificate_must_be_for_the_server_unless_one_says_otherwise() {
 async fn a_client_certificate_is_an_identity() {
     let Some(fixture) = Fixture::start("need", &["127.0.0.1"]).await else { return };
     let refusal = fixture.refusal(fixture.options().build().unwrap()).await;
-    assert!(refusal.contains("lert") || refusal.contains("closed"), "{refusal}");
+    assert!(refusal.contains("TLS: ") && !refusal.contains("serving"), "{refusal}");
 
     let alice = fixture.authority.identify("alice", &[]);
     let tls = fixture

@@ -250,7 +250,12 @@ async fn tls_runs_over_another_transport() {
     patient(&server.connect_string()).with_transport(tls).connect().await.unwrap();
     assert_eq!(counted.0.load(Ordering::Relaxed), 1);
     let seconds = Duration::from_secs;
-    let tcp = TcpOptions::new().with_keepalive(seconds(15), seconds(5), 3).unwrap();
-    let tls = trust(&authority).with_transport(tcp).build().unwrap();
+    let with_probes = |probes| {
+        let tcp = TcpOptions::new().with_keepalive(seconds(15), seconds(5), probes);
+        trust(&authority).with_transport(tcp).build().unwrap()
+    };
+    let refused = patient(&server.connect_string()).with_transport(with_probes(0)).connect().await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidConfig);
+    let tls = with_probes(3);
     patient(&server.connect_string()).with_transport(tls).connect().await.unwrap();
 }

@@ -71,7 +71,7 @@ impl Subscriber for Requests {
 
 /// The fields, as ` name=value`.
 #[derive(Default)]
-struct Fields(String);
+pub(crate) struct Fields(pub(crate) String);
 
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {

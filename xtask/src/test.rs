@@ -271,7 +271,7 @@ impl Drop for BackgroundBuild {
 /// Runs the TLS test with aws-lc-rs, the crypto provider that the workspace is not built with.
 fn test_aws_lc_rs(summary: &mut Summary) -> Result<bool> {
     println!("xtask: TLS by aws-lc-rs");
-    let options = "test --package docent-session --features tls-aws-lc-rs --test tls_providers";
+    let options = "test --package docent-session --features tls-aws-lc-rs,docent-testing/tls-aws-lc-rs --test tls_providers";
     let mut command = cargo();
     command.args(options.split(' '));
     run_tests(command, summary)

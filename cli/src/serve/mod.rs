@@ -207,7 +207,11 @@ impl Serve {
     fn tls_files(&self) -> Result<Option<TlsFiles>, Failure> {
         let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else { return Ok(None) };
         let client_ca = self.tls_client_ca.as_deref().map(file::read).transpose()?;
-        Ok(Some(TlsFiles { cert: file::read(cert)?, key: file::read(key)?, client_ca }))
+        let mut names = format!("--tls-cert {}, --tls-key {}", cert.display(), key.display());
+        if let Some(client_ca) = &self.tls_client_ca {
+            names += &format!(", --tls-client-ca {}", client_ca.display());
+        }
+        Ok(Some(TlsFiles { names, cert: file::read(cert)?, key: file::read(key)?, client_ca }))
     }
 
     /// Uses renewed files for new connections. Files that cannot be used are refused until they change again, because
@@ -243,6 +247,8 @@ const RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
 /// The contents of the TLS files.
 #[derive(PartialEq, Eq)]
 struct TlsFiles {
+    /// The options with the paths, for errors.
+    names: String,
     cert: Vec<u8>,
     key: Vec<u8>,
     client_ca: Option<Vec<u8>>,
@@ -254,6 +260,6 @@ impl TlsFiles {
             None => Tls::new(&self.cert, &self.key),
             Some(roots) => Tls::with_client_roots(&self.cert, &self.key, roots),
         };
-        tls.map_err(Failure::usage)
+        tls.map_err(|error| Failure::usage(format_args!("{error} ({})", self.names)))
     }
 }

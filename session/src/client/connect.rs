@@ -180,7 +180,8 @@ impl Config {
             }
         });
         let chroot = Chroot::new(self.connect_string().chroot());
-        let session = Session::with_answers(self.clone(), seed, ReplySlots::default());
+        let session = Session::with_answers(self.clone(), seed, ReplySlots::default())
+            .with_tls(transport.is_tls());
         #[cfg(feature = "sasl")]
         let session = {
             let mut secret = [0; 16];

@@ -147,6 +147,7 @@ pub(crate) fn run(
         flushed: true,
         read_size: SMALL_READ_SIZE,
         alarm_at: None,
+        warned_after: None,
         #[cfg(feature = "metrics")]
         recorder: super::metrics::Recorder::default(),
     };
@@ -172,6 +173,8 @@ struct Driver {
     /// The instant `alarm` is set to. It may be earlier than needed, because deadlines move with every request, and
     /// setting the alarm costs more than an early wake-up.
     alarm_at: Option<Instant>,
+    /// The number of connections at the last warning about TLS.
+    warned_after: Option<u64>,
     #[cfg(feature = "metrics")]
     recorder: super::metrics::Recorder,
 }
@@ -195,8 +198,7 @@ impl Driver {
                             self.shared.note_connect_time(&host, now - began_at);
                             self.locked(|machine| machine.handle_connected(now));
                             self.stream = Some(stream);
-                            let failure = self.pump().await;
-                            self.explain(failure)
+                            self.pump().await
                         }
                         Ok(Err(error)) => broken(error),
                         Err(stopped) => stopped,
@@ -213,6 +215,9 @@ impl Driver {
 
     fn disconnected(&mut self, host: &Host, failure: &Error) {
         debug!(%host, %failure, "disconnected");
+        if failure.is_tls_mismatch() {
+            self.warn_of_tls(host, failure);
+        }
         let now = self.shared.clock.now();
         let has_tls_mismatch = self.locked(|machine| {
             machine.handle_disconnected(now, host, failure);
@@ -220,6 +225,16 @@ impl Driver {
         });
         if has_tls_mismatch {
             self.shared.tls_mismatch.notify_waiters();
+        }
+    }
+
+    /// Warns once between two connections: each attempt fails until somebody changes a certificate or a setting.
+    fn warn_of_tls(&mut self, host: &Host, failure: &Error) {
+        let connections = self.locked(|machine| machine.metrics().connections);
+        if self.warned_after != Some(connections) {
+            self.warned_after = Some(connections);
+            let reason = failure.detail().unwrap_or_default();
+            warn!(%host, reason, "the connection is refused until a certificate or a setting changes");
         }
     }
 
@@ -241,17 +256,6 @@ impl Driver {
             Err(stopped) => stopped,
         };
         self.disconnected(host, &failure);
-    }
-
-    /// Asks about TLS if a server has closed a connection without TLS and no server has granted a session yet.
-    fn explain(&mut self, failure: Error) -> Error {
-        if failure.detail() == Some(CLOSED_BY_SERVER)
-            && self.transport.is_tls() == Some(false)
-            && self.locked(|machine| machine.metrics().sessions == 0)
-        {
-            return lost(format_args!("{CLOSED_BY_SERVER}; does the port require TLS?"));
-        }
-        failure
     }
 
     /// Waits for `future` while it handles the deadlines of the machine.

@@ -57,7 +57,7 @@ struct Inner {
     index: Option<usize>,
     detail: Option<Box<str>>,
     is_missing_chroot: bool,
-    is_tls_mismatch: bool,
+    tls: Option<TlsFailure>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -78,6 +78,16 @@ pub enum Outcome {
     NotApplied,
     /// The operation may have been applied: the connection broke after the request was passed to the socket.
     Unknown,
+}
+
+/// How a connection failed because of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TlsFailure {
+    /// A later attempt may succeed as it is.
+    #[cfg_attr(not(feature = "tls-no-provider"), expect(dead_code, reason = "rustls finds it"))]
+    Passing,
+    /// Each attempt fails until a certificate or a setting has changed.
+    Mismatch,
 }
 
 impl Error {
@@ -140,7 +150,7 @@ impl Error {
     /// [`Config::connect`](crate::Config::connect) returns such an error at once.
     #[must_use]
     pub fn is_tls_mismatch(&self) -> bool {
-        self.0.is_tls_mismatch
+        self.0.tls == Some(TlsFailure::Mismatch)
     }
 
     /// Whether the same call may succeed later. True for the errors that Curator's retry loop retries, for `ThrottledOp`,
@@ -177,7 +187,7 @@ impl Error {
             index: None,
             detail: None,
             is_missing_chroot: false,
-            is_tls_mismatch: false,
+            tls: None,
             source: None,
         }))
     }
@@ -217,10 +227,15 @@ impl Error {
         self.with_detail(format_args!("the chroot {chroot} does not exist"))
     }
 
-    /// Says that client and server do not agree on TLS.
-    pub(crate) fn with_tls_mismatch(mut self) -> Self {
-        self.0.is_tls_mismatch = true;
+    /// Says that the connection failed because of TLS.
+    pub(crate) fn with_tls_failure(mut self, failure: TlsFailure) -> Self {
+        self.0.tls = Some(failure);
         self
+    }
+
+    /// Whether the text names a reason that is about TLS.
+    pub(crate) fn is_about_tls(&self) -> bool {
+        self.0.tls.is_some()
     }
 
     /// Adds the error of another crate as the source, and its text to the message.
@@ -244,7 +259,7 @@ impl Error {
     #[must_use]
     pub(crate) fn with_source_of(mut self, earlier: Option<&Self>) -> Self {
         self.0.source = earlier.and_then(|earlier| earlier.0.source.clone());
-        self.0.is_tls_mismatch = earlier.is_some_and(Self::is_tls_mismatch);
+        self.0.tls = earlier.and_then(|earlier| earlier.0.tls);
         self
     }
 

@@ -102,7 +102,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             self.is_ready_to_migrate() && self.connection.is_reattaching() && by_server;
         self.hosts.note_silent(host, by_server && self.connection.is_handshaking());
         self.hosts.note_tls_mismatch(host, why.is_tls_mismatch());
-        let handshake = if by_server { self.unanswered() } else { String::new() };
+        let is_unexplained = by_server && !why.is_about_tls();
+        let handshake = if is_unexplained { self.unanswered() } else { String::new() };
         if !is_planned {
             self.last_failure = Some(
                 Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown)
@@ -206,6 +207,13 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                 " (no reply to the handshake: not serving, or behind our last zxid {:#x})",
                 self.last_zxid
             ),
+            // A server that speaks TLS does not read it.
+            (Phase::Handshaking { .. }, None)
+                if self.is_tls == Some(false) && self.metrics.sessions == 0 =>
+            {
+                " (no reply to the handshake: not serving, or does the port require TLS?)"
+                    .to_owned()
+            }
             (Phase::Handshaking { .. }, None) => {
                 " (no reply to the handshake: not serving?)".to_owned()
             }
@@ -257,7 +265,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                 if !response.is_refused() {
                     self.operations.note_replacement();
                 }
-                self.expire("reported by the server");
+                self.expire(&self.since_the_loss("the server does not know the session"));
                 if self.is_closing() {
                     // The session has ended, which was the purpose of the close.
                     return self.end_closed();
@@ -437,10 +445,20 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             Some(zxid) => self.expire(&format!(
                 "{without}: none of the servers serves, or all are behind the last zxid {zxid:#x}"
             )),
-            None => self.expire(without),
+            None => self.expire(&self.since_the_loss(without)),
         }
         if self.is_closing() {
             self.end_unconfirmed();
+        }
+    }
+
+    /// Why the session has ended, with the last failure: the reason of the failures, which the end follows from.
+    fn since_the_loss(&self, why: &str) -> String {
+        // The last failure is older than a connection, and a planned reconnect is none.
+        let is_stale = self.is_connected() || self.renewal.is_moving();
+        match self.last_failure_text().filter(|_| !is_stale) {
+            Some(last) => format!("{why} (before: {last})"),
+            None => why.to_owned(),
         }
     }
 

@@ -82,6 +82,8 @@ pub struct Session<T, W, A = VecDeque<Completion<T>>> {
     pub(super) metrics: Metrics,
     /// How the last attempt or connection failed.
     pub(super) last_failure: Option<Error>,
+    /// Whether connections are made by TLS, if that is known.
+    pub(super) is_tls: Option<bool>,
     #[cfg(feature = "sasl")]
     pub(super) nonces: super::sasl::Nonces,
     #[cfg(feature = "sasl")]
@@ -213,11 +215,19 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             proof: None,
             metrics: Metrics::default(),
             last_failure: None,
+            is_tls: None,
             #[cfg(feature = "sasl")]
             nonces: super::sasl::Nonces::new((u128::from(seed) << 64).to_be_bytes()),
             #[cfg(feature = "sasl")]
             sasl_steps: super::sasl::SaslSteps::default(),
         }
+    }
+
+    /// Says whether connections are made by TLS, for the errors.
+    #[must_use]
+    pub(crate) const fn with_tls(mut self, is_tls: Option<bool>) -> Self {
+        self.is_tls = is_tls;
+        self
     }
 
     // Getters.

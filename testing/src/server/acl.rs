@@ -135,7 +135,7 @@ pub(crate) fn fix_up(
             "world" => id == "anyone",
             "digest" => is_digest(&id),
             "sasl" => !id.is_empty(),
-            #[cfg(feature = "tls")]
+            #[cfg(feature = "tls-no-provider")]
             "x509" => super::x509::is_name(&id),
             _ => is_ip(&id),
         };

@@ -47,7 +47,7 @@ pub struct Config {
     /// The certificates for TLS, as on `secureClientPort`; `None`: without TLS. Only sockets use it: the in-memory
     /// connections of [`TestingServer::connect`](super::TestingServer::connect) have no TLS. With roots for client
     /// certificates, each connection has the identity `x509:<subject>`, and `x509` is a valid ACL scheme.
-    #[cfg(feature = "tls")]
+    #[cfg(feature = "tls-no-provider")]
     pub tls: Option<super::Tls>,
     /// `znode.container.checkIntervalMs`: the interval between searches for empty containers and expired TTL nodes.
     /// Default: 60 s, as in ZooKeeper.
@@ -88,7 +88,7 @@ impl Default for Config {
             sasl_users: std::collections::BTreeMap::new(),
             #[cfg(feature = "sasl")]
             sasl_required: false,
-            #[cfg(feature = "tls")]
+            #[cfg(feature = "tls-no-provider")]
             tls: None,
             container_check_interval: Duration::from_secs(60),
             read_only: false,
@@ -123,7 +123,7 @@ impl Config {
     }
 
     #[cfg_attr(
-        not(feature = "tls"),
+        not(feature = "tls-no-provider"),
         expect(
             clippy::unused_self,
             clippy::missing_const_for_fn,
@@ -131,21 +131,21 @@ impl Config {
         )
     )]
     pub(crate) fn has_tls(&self) -> bool {
-        #[cfg(feature = "tls")]
+        #[cfg(feature = "tls-no-provider")]
         return self.tls.is_some();
-        #[cfg(not(feature = "tls"))]
+        #[cfg(not(feature = "tls-no-provider"))]
         false
     }
 
     #[cfg_attr(
-        not(feature = "tls"),
+        not(feature = "tls-no-provider"),
         expect(clippy::unused_self, reason = "has it with the feature")
     )]
     fn has_x509(&self) -> bool {
-        #[cfg(feature = "tls")]
+        #[cfg(feature = "tls-no-provider")]
         return self.version.knows_x509()
             && self.tls.as_ref().is_some_and(super::Tls::requires_client_certificates);
-        #[cfg(not(feature = "tls"))]
+        #[cfg(not(feature = "tls-no-provider"))]
         false
     }
 

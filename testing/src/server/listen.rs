@@ -46,7 +46,7 @@ pub(crate) struct ServerDriver {
     alarm: Notify,
     /// Whether each member is stalled; a stalled member reads and writes nothing.
     pub(crate) stalled: Vec<watch::Sender<bool>>,
-    #[cfg(feature = "tls")]
+    #[cfg(feature = "tls-no-provider")]
     tls: Option<super::Tls>,
 }
 
@@ -63,7 +63,7 @@ impl ServerDriver {
         let zero = config.epoch_ms.is_none().then(std::time::Instant::now);
         config.epoch_ms.get_or_insert_with(|| epoch_ms(Duration::ZERO));
         let stalled = (0..config.servers.max(1)).map(|_| watch::Sender::new(false)).collect();
-        #[cfg(feature = "tls")]
+        #[cfg(feature = "tls-no-provider")]
         let tls = config.tls.clone();
         let inner = Inner { machine: Ensemble::new(config), wakes: BTreeMap::new(), armed: None };
         Arc::new(Self {
@@ -72,7 +72,7 @@ impl ServerDriver {
             zero,
             alarm: Notify::new(),
             stalled,
-            #[cfg(feature = "tls")]
+            #[cfg(feature = "tls-no-provider")]
             tls,
         })
     }
@@ -202,7 +202,7 @@ async fn listen(driver: Arc<ServerDriver>, member: usize, socket: Socket) {
                 let Ok((stream, peer)) = accepted else { continue };
                 // This is an optimisation; its failure does not matter.
                 let _ = stream.set_nodelay(true);
-                #[cfg(feature = "tls")]
+                #[cfg(feature = "tls-no-provider")]
                 if let Some(tls) = driver.tls.clone() {
                     connections.spawn(serve_tls(Arc::clone(&driver), member, peer.ip(), tls, stream));
                     continue;
@@ -222,7 +222,7 @@ pub(crate) fn free_loopback() -> SocketAddr {
 }
 
 /// Serves a connection with TLS. The machine learns of it once the handshake is complete.
-#[cfg(feature = "tls")]
+#[cfg(feature = "tls-no-provider")]
 async fn serve_tls(
     driver: Arc<ServerDriver>,
     member: usize,

@@ -18,6 +18,8 @@ mod log;
 mod membership;
 mod messages;
 mod prep;
+#[cfg(feature = "tls-no-provider")]
+mod provider;
 mod reads;
 mod requests;
 #[cfg(feature = "sasl")]
@@ -28,16 +30,16 @@ mod settings;
 mod test_state;
 mod testing_cluster;
 mod testing_server;
-#[cfg(feature = "tls")]
+#[cfg(feature = "tls-no-provider")]
 mod tls;
 mod tree;
 mod version;
 mod watches;
 mod writes;
-#[cfg(feature = "tls")]
+#[cfg(feature = "tls-no-provider")]
 mod x509;
 
-#[cfg(feature = "tls")]
+#[cfg(feature = "tls-no-provider")]
 pub use self::tls::Tls;
 pub use self::{
     config::Config,

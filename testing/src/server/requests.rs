@@ -318,7 +318,7 @@ impl Ensemble {
     /// Adds the identity of a client certificate.
     ///
     /// Source: `X509AuthenticationProvider.handleAuthentication`.
-    #[cfg(feature = "tls")]
+    #[cfg(feature = "tls-no-provider")]
     pub(super) fn prove_x509(&mut self, id: ConnectionId, subject: &str) {
         let connection = self.connections.get_mut(&id);
         if let Some(connection) = connection.filter(|_| self.config.version.knows_x509()) {

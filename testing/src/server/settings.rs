@@ -205,7 +205,7 @@ mod tests {
         let without_text: &[&str] = &[
             #[cfg(feature = "sasl")]
             "sasl_users",
-            #[cfg(feature = "tls")]
+            #[cfg(feature = "tls-no-provider")]
             "tls",
         ];
         assert_eq!(unchanged, without_text);

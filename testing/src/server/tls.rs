@@ -15,19 +15,22 @@ use tokio_rustls::{
     TlsAcceptor,
     rustls::{
         self, RootCertStore, ServerConfig,
-        crypto::{CryptoProvider, ring},
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
         server::WebPkiClientVerifier,
     },
     server::TlsStream,
 };
 
-use super::x509;
+use super::{provider::provider, x509};
 
 /// The time limit of a handshake. ZooKeeper: `handshakeDetectionTimeoutMillis`, 5 s.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The certificates of a server with TLS, for [`Config::tls`](super::Config::tls).
+///
+/// The cryptography is that of the provider that the program has installed
+/// (`rustls::crypto::CryptoProvider::install_default`), or else of the features: aws-lc-rs by `tls-aws-lc-rs`, or ring by
+/// `tls`.
 ///
 /// Clones share the certificates: [`replace`](Self::replace) also changes those of a running server.
 ///
@@ -51,7 +54,8 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` when a PEM text is invalid, or the key does not belong to the certificate.
+    /// `InvalidInput` when a PEM text is invalid, the key does not belong to the certificate, or there is no crypto
+    /// provider.
     pub fn new(chain_pem: &[u8], key_pem: &[u8]) -> io::Result<Self> {
         Self::build(chain_pem, key_pem, None)
     }
@@ -72,8 +76,7 @@ impl Tls {
     }
 
     fn build(chain_pem: &[u8], key_pem: &[u8], roots_pem: Option<&[u8]>) -> io::Result<Self> {
-        let provider = CryptoProvider::get_default().cloned();
-        let provider = provider.unwrap_or_else(|| Arc::new(ring::default_provider()));
+        let provider = provider()?;
         let chain = certificates(chain_pem, "the certificate")?;
         let key = PrivateKeyDer::from_pem_slice(key_pem)
             .map_err(|error| invalid(format_args!("the private key: {error}")))?;

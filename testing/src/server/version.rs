@@ -80,7 +80,7 @@ impl Version {
     /// Whether the version knows the scheme `x509`.
     ///
     /// Source: ZOOKEEPER-2125.
-    #[cfg(feature = "tls")]
+    #[cfg(feature = "tls-no-provider")]
     pub(crate) fn knows_x509(self) -> bool {
         self >= Self::V3_5
     }

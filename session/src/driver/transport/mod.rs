@@ -4,7 +4,7 @@ use std::{fmt, future::Future, io, pin::Pin, time::Duration};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::config::Host;
+use crate::{Error, config::Host};
 
 #[cfg(feature = "dns-srv")]
 mod dns_srv;
@@ -134,6 +134,15 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
         }
     }
 
+    /// Checks that every option has an allowed value. `connect` and `start` do so. Default: all are allowed.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidConfig`; the text names the option, its value, and what is allowed.
+    fn validate(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Whether connections are made by TLS; `None` if that is unknown, which is the default. Without TLS, the error of a
     /// server that closes the connection without a reply asks whether the port requires it. With TLS, an
     /// [`EnsembleTracker`](crate::EnsembleTracker) follows the addresses of the secure ports.
@@ -142,12 +151,11 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// The error and its remedy, if the connection failed because client and server do not agree on TLS.
 #[cfg(feature = "tls-no-provider")]
-pub(super) use tls::mismatch as tls_mismatch;
+pub(super) use tls::tls_failure;
 
-/// The error and its remedy, if the connection failed because client and server do not agree on TLS.
+/// The text of an error about TLS, and whether it passes.
 #[cfg(not(feature = "tls-no-provider"))]
-pub(super) const fn tls_mismatch(_: &io::Error) -> Option<String> {
+pub(super) const fn tls_failure(_: &io::Error) -> Option<(String, crate::error::TlsFailure)> {
     None
 }

@@ -54,18 +54,52 @@ impl Transport for Tcp {
 /// use docent::{Config, runtime::TcpOptions};
 ///
 /// let tcp = TcpOptions::new()
-///     .with_keepalive(Duration::from_secs(15), Duration::from_secs(5), 3)?
-///     .with_user_timeout(Duration::from_secs(10))?;
+///     .with_keepalive(Duration::from_secs(15), Duration::from_secs(5), 3)
+///     .with_user_timeout(Duration::from_secs(10));
 /// let config = Config::new("zk1:2181,zk2:2181")?.with_transport(tcp);
 /// # let _ = config;
 /// # Ok::<(), docent::Error>(())
 /// ```
 ///
+/// The setters do not fail: `connect` and `start` refuse an option with a value that is not allowed.
+///
 /// For TLS: [`TlsOptions::with_transport`](crate::tls::TlsOptions::with_transport).
 #[derive(Debug, Clone, Default)]
 pub struct TcpOptions {
-    keepalive: Option<TcpKeepalive>,
+    keepalive: Option<Keepalive>,
     user_timeout: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Keepalive {
+    idle: Duration,
+    interval: Duration,
+    probes: u32,
+}
+
+impl Keepalive {
+    fn validate(&self) -> Result<(), Error> {
+        let seconds = Duration::from_secs(1)..Duration::from_secs(32_768);
+        for (name, value) in [("idle", self.idle), ("interval", self.interval)] {
+            if !seconds.contains(&value) {
+                return Err(refused(format_args!(
+                    "the keepalive {name} is {value:?}: expected 1 s to 32767 s"
+                )));
+            }
+        }
+        let probes = self.probes;
+        if !(1..=127).contains(&probes) {
+            return Err(refused(format_args!("keepalive probes are {probes}: expected 1 to 127")));
+        }
+        Ok(())
+    }
+
+    fn of_socket(&self) -> TcpKeepalive {
+        let keepalive = TcpKeepalive::new().with_time(self.idle);
+        #[cfg(any(unix, windows))]
+        let keepalive = keepalive.with_interval(self.interval).with_retries(self.probes);
+        keepalive
+    }
 }
 
 impl TcpOptions {
@@ -79,51 +113,24 @@ impl TcpOptions {
     /// `probes` of them without a reply. The operating system counts whole seconds, and a fraction is dropped; systems
     /// other than Unix and Windows choose the intervals.
     ///
-    /// # Errors
-    ///
-    /// `InvalidConfig` for an `idle` or `interval` that is not within 1 s to 32,767 s, and for `probes` that are not
-    /// within 1 to 127: the limits of Linux, which would refuse them for each connection.
+    /// An `idle` or `interval` that is not within 1 s to 32,767 s is not allowed, nor are `probes` that are not within 1 to
+    /// 127: the limits of Linux, which would refuse them for each connection.
     ///
     /// Source: `MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPINTVL` and `MAX_TCP_KEEPCNT` of Linux.
-    pub fn with_keepalive(
-        mut self,
-        idle: Duration,
-        interval: Duration,
-        probes: u32,
-    ) -> Result<Self, Error> {
-        let seconds = Duration::from_secs(1)..Duration::from_secs(32_768);
-        for (name, value) in [("idle", idle), ("interval", interval)] {
-            if !seconds.contains(&value) {
-                return Err(refused(format_args!(
-                    "the keepalive {name} is {value:?}: expected 1 s to 32767 s"
-                )));
-            }
-        }
-        if !(1..=127).contains(&probes) {
-            return Err(refused(format_args!("keepalive probes are {probes}: expected 1 to 127")));
-        }
-        let keepalive = TcpKeepalive::new().with_time(idle);
-        #[cfg(any(unix, windows))]
-        let keepalive = keepalive.with_interval(interval).with_retries(probes);
-        self.keepalive = Some(keepalive);
-        Ok(self)
+    #[must_use]
+    pub const fn with_keepalive(mut self, idle: Duration, interval: Duration, probes: u32) -> Self {
+        self.keepalive = Some(Keepalive { idle, interval, probes });
+        self
     }
 
     /// Ends the connection when sent bytes are not acknowledged within this time (`TCP_USER_TIMEOUT`, in milliseconds,
     /// and a fraction is dropped). On Linux and Android; other systems do not have it, and ignore it here.
     ///
-    /// # Errors
-    ///
-    /// `InvalidConfig` for a time that is not within 1 ms to 2,147,483,647 ms (24 days), the largest that Linux accepts.
-    pub fn with_user_timeout(mut self, timeout: Duration) -> Result<Self, Error> {
-        if !(1..=i32::MAX.unsigned_abs().into()).contains(&timeout.as_millis()) {
-            return Err(refused(format_args!(
-                "the user timeout is {timeout:?}: expected 1 ms to {} ms",
-                i32::MAX
-            )));
-        }
+    /// A time that is not within 1 ms to 2,147,483,647 ms (24 days), the largest that Linux accepts, is not allowed.
+    #[must_use]
+    pub const fn with_user_timeout(mut self, timeout: Duration) -> Self {
         self.user_timeout = Some(timeout);
-        Ok(self)
+        self
     }
 
     fn apply(&self, stream: &TcpStream) -> io::Result<()> {
@@ -131,7 +138,7 @@ impl TcpOptions {
         let _ = stream.set_nodelay(true);
         let socket = SockRef::from(stream);
         if let Some(keepalive) = &self.keepalive {
-            socket.set_tcp_keepalive(keepalive)?;
+            socket.set_tcp_keepalive(&keepalive.of_socket())?;
         }
         #[cfg(any(target_os = "linux", target_os = "android"))]
         if self.user_timeout.is_some() {
@@ -148,6 +155,20 @@ fn refused(why: impl fmt::Display) -> Error {
 impl Transport for TcpOptions {
     fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a> {
         Box::pin(connect(self.clone(), host, within))
+    }
+
+    fn validate(&self) -> Result<(), Error> {
+        if let Some(keepalive) = &self.keepalive {
+            keepalive.validate()?;
+        }
+        let allowed = 1..=i32::MAX.unsigned_abs().into();
+        match self.user_timeout {
+            Some(timeout) if !allowed.contains(&timeout.as_millis()) => Err(refused(format_args!(
+                "the user timeout is {timeout:?}: expected 1 ms to {} ms",
+                i32::MAX
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn is_tls(&self) -> Option<bool> {
@@ -274,6 +295,7 @@ impl TcpConnection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Config;
 
     /// Read back from the socket.
     #[tokio::test]
@@ -284,8 +306,8 @@ mod tests {
         let socket = SockRef::from(&stream);
         TcpOptions::new().apply(&stream).unwrap();
         assert!(socket.tcp_nodelay().unwrap() && !socket.keepalive().unwrap());
-        let options = TcpOptions::new().with_keepalive(seconds(15), seconds(5), 3).unwrap();
-        options.with_user_timeout(seconds(10)).unwrap().apply(&stream).unwrap();
+        let options = TcpOptions::new().with_keepalive(seconds(15), seconds(5), 3);
+        options.with_user_timeout(seconds(10)).apply(&stream).unwrap();
         assert!(socket.keepalive().unwrap());
         #[cfg(target_os = "linux")]
         {
@@ -341,14 +363,16 @@ mod tests {
             (new().with_user_timeout(Duration::ZERO), "user timeout is 0ns"),
             (new().with_user_timeout(Duration::MAX), "user timeout"),
         ] {
-            let error = options.unwrap_err();
+            let config = Config::new("127.0.0.1:2181").unwrap().with_transport(options);
+            let error = config.connect().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidConfig);
             assert!(error.to_string().contains(name), "{error}");
         }
         let longest = Duration::from_millis(i32::MAX.unsigned_abs().into());
         for (time, probes, user) in [(second, 1, longest), (max, 127, Duration::from_millis(1))] {
-            let options = new().with_keepalive(time, time, probes).unwrap();
-            options.with_user_timeout(user).unwrap().apply(&stream).unwrap();
+            let options = new().with_keepalive(time, time, probes).with_user_timeout(user);
+            options.validate().unwrap();
+            options.apply(&stream).unwrap();
         }
     }
 }

@@ -35,6 +35,7 @@ pub(super) use self::search::Search;
 use super::{connect_string::Host, timeouts::Timeouts};
 use crate::{
     Error, ErrorKind, Outcome,
+    error::TlsFailure,
     time::{Instant, NEVER},
 };
 
@@ -307,7 +308,8 @@ impl Connection {
     /// Marks the connection to be closed because the server speaks TLS.
     pub(super) fn give_up_for_tls(&mut self, why: impl fmt::Display) {
         self.give_up(why);
-        self.broken = self.broken.take().map(Error::with_tls_mismatch);
+        let broken = self.broken.take();
+        self.broken = broken.map(|broken| broken.with_tls_failure(TlsFailure::Mismatch));
     }
 
     /// Why the connection is to be closed, unless that is for a migration.

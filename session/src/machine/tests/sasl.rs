@@ -275,6 +275,35 @@ fn a_server_that_never_ends_the_exchange_does_not_hold_requests_for_ever() {
     assert_eq!(scenario.machine.lease().map(|lease| lease.is_lost()), Some(false));
 }
 
+/// ClickHouse Keeper closes a connection on which SASL begins, and knows no session of a closed connection.
+// Case (Found in docent itself): after every other attempt with a Keeper, and in the errors of calls, "reported by the
+// server" had replaced the reason, that there was no reply to SASL.
+#[test]
+fn the_end_of_a_session_hides_no_refusal_of_sasl() {
+    let mut scenario = Scenario::new(bob());
+    let mut texts = Vec::new();
+    for session_id in [7, 8, 9, 10] {
+        scenario.connect();
+        scenario.get("/a", 1);
+        scenario.accept(session_id, 6000);
+        let host = Host { name: "one".into(), port: 1 };
+        let closed = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
+        let why = scenario.machine.wants_disconnect().unwrap_or(closed);
+        scenario.machine.handle_disconnected(scenario.now, &host, &why);
+        let why = scenario.machine.last_failure_text().unwrap().to_owned();
+        assert!(why.contains("no reply to SASL"), "{why}");
+        texts.push(why);
+    }
+    assert_eq!(texts[..2], texts[2..], "no text grows");
+    assert!(
+        texts[1].contains("the server does not know the session (before: one:1: "),
+        "{texts:?}"
+    );
+    let error = scenario.machine.poll_completion().unwrap().result.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::SessionExpired);
+    assert!(texts[1].contains(error.detail().unwrap()), "{error}");
+}
+
 #[test]
 fn a_close_in_the_middle_waits_for_its_turn() {
     let mut scenario = Scenario::greeted(bob());

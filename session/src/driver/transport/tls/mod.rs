@@ -9,14 +9,16 @@ use std::{fmt, io, sync::Arc, time::Duration};
 
 use tokio_rustls::rustls::pki_types::ServerName;
 
+mod formats;
 mod options;
 mod provider;
 mod reasons;
 mod renewal;
 
-pub(in crate::driver) use self::reasons::mismatch;
+pub(in crate::driver) use self::reasons::tls_failure;
 use self::{
     options::{NameRule, refused},
+    provider::provider,
     reasons::Refused,
     renewal::Current,
 };
@@ -33,8 +35,9 @@ impl TlsOptions {
     /// `InvalidConfig` when a file cannot be read, a PEM text or the name is invalid, there are no roots, or the key does
     /// not belong to the certificate.
     pub fn build(self) -> Result<Tls, Error> {
+        let provider = provider()?;
         let texts = self.texts()?;
-        let connector = self.connector(&texts)?;
+        let connector = self.connector(&texts, &provider)?;
         let name = match &self.name {
             NameRule::Name(name) => {
                 let parsed = ServerName::try_from(name.clone()).map_err(|error| {
@@ -44,7 +47,7 @@ impl TlsOptions {
             }
             NameRule::Host | NameRule::Any => None,
         };
-        let current = Current::new(texts, connector);
+        let current = Current::new(texts, connector, provider);
         Ok(Tls { options: Arc::new(self), current, name })
     }
 }
@@ -57,12 +60,22 @@ pub struct Tls {
     name: Option<ServerName<'static>>,
 }
 
+impl Tls {
+    /// Whether the cryptography is the one that is validated for FIPS 140-3: that of aws-lc-rs with the feature `fips` of
+    /// `rustls`, and no other provider that the program has installed.
+    #[must_use]
+    pub fn is_fips(&self) -> bool {
+        self.current.is_fips()
+    }
+}
+
 impl Transport for Tls {
     fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a> {
         Box::pin(async move {
             let name = match &self.name {
                 Some(name) => name.clone(),
-                None => ServerName::try_from(host.name.clone()).map_err(io::Error::other)?,
+                None => ServerName::try_from(host.name.clone())
+                    .map_err(|_| io::Error::other(Refused::Host(host.name.clone())))?,
             };
             let connector = renewal::connector(&self.options, &self.current, within / 3).await;
             let stream = match &self.options.transport {
@@ -70,8 +83,8 @@ impl Transport for Tls {
                 Some(transport) => transport.connect(host, within).await?,
             };
             // The driver drops this future when the whole attempt takes too long.
-            let stream = connector.connect(name, stream).await;
-            let stream = stream.map_err(|error| explain(error, self.options.trusted()))?;
+            let stream = connector.tls.connect(name, stream).await;
+            let stream = stream.map_err(|error| Refused::from(error, &connector.sources))?;
             Ok(Box::new(stream) as Box<dyn ByteStream>)
         })
     }
@@ -80,19 +93,12 @@ impl Transport for Tls {
         self.options.transport.as_deref().unwrap_or(&Tcp).lookup_servers(name)
     }
 
+    fn validate(&self) -> Result<(), Error> {
+        self.options.transport.as_deref().map_or(Ok(()), Transport::validate)
+    }
+
     fn is_tls(&self) -> Option<bool> {
         Some(true)
-    }
-}
-
-/// A server without TLS closes the connection when it reads the first message of TLS.
-fn explain(error: io::Error, trusted: String) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => io::Error::new(
-            error.kind(),
-            "the server closed the connection during the TLS handshake; is it a port without TLS?",
-        ),
-        _ => Refused::from(error, trusted),
     }
 }
 
@@ -107,10 +113,10 @@ mod tests {
     use tokio_rustls::rustls::{
         RootCertStore,
         client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},
-        pki_types::UnixTime,
+        pki_types::{CertificateDer, UnixTime, pem::PemObject as _},
     };
 
-    use super::{options::certificates, *};
+    use super::*;
 
     /// Made by `openssl x509 -req -in csr.pem -signkey key.pem`, without extensions.
     const VERSION_1_PEM: &[u8] = b"\
@@ -128,14 +134,14 @@ mLwxUrOBkwIgXGoAZr4W18sQWYlOJSeAKlOXUBNzgsrYEu+/9TgoUaQ=\n\
     #[test]
     fn a_certificate_of_version_1_is_named_with_a_remedy() {
         let provider = provider::provider().unwrap();
-        let [certificate] = &certificates(VERSION_1_PEM, "it").unwrap()[..] else { panic!() };
+        let certificate = CertificateDer::from_pem_slice(VERSION_1_PEM).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(certificate.clone()).unwrap();
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier = verifier.build().unwrap();
         let name = ServerName::try_from("zk").unwrap();
-        let verified = verifier.verify_server_cert(certificate, &[], &name, &[], UnixTime::now());
-        let error = mismatch(&io::Error::other(verified.unwrap_err())).unwrap();
+        let verified = verifier.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now());
+        let (error, _) = tls_failure(&io::Error::other(verified.unwrap_err())).unwrap();
         assert!(error.starts_with("the certificate is X.509 version 1, "), "{error}");
         assert!(error.contains("-extfile FILE"), "{error}");
     }
@@ -154,6 +160,10 @@ mLwxUrOBkwIgXGoAZr4W18sQWYlOJSeAKlOXUBNzgsrYEu+/9TgoUaQ=\n\
             assert!(error.contains(&format!("TLS: {what} in {no_pem}: there is no ")), "{error}");
         }
         let options = options().with_roots(b"").with_roots_file("/a.pem").with_roots_file("/b.pem");
-        assert_eq!(options.trusted(), "those in PEM and those in /a.pem and those in /b.pem");
+        let provider = provider::provider().unwrap();
+        assert_eq!(
+            options.trusted(&provider),
+            "those in PEM and those in /a.pem and those in /b.pem"
+        );
     }
 }

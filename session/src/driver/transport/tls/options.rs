@@ -1,6 +1,7 @@
 //! The options of TLS: what is trusted, and the client's certificate.
 
 use std::{
+    borrow::Cow,
     fmt, fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -17,12 +18,15 @@ use tokio_rustls::{
         crypto::CryptoProvider,
         pki_types::{
             CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime,
-            pem::PemObject,
+            pem::{self, PemObject},
         },
     },
 };
 
-use super::{provider::provider, reasons::reason};
+use super::{
+    formats::unreadable,
+    reasons::{Sources, reason},
+};
 use crate::{Error, ErrorKind, driver::transport::Transport};
 
 /// The options of TLS connections: the trusted roots and the client certificate.
@@ -31,9 +35,10 @@ use crate::{Error, ErrorKind, driver::transport::Transport};
 /// address in the connect string, or in the SRV record; no address is looked up in reverse (ZOOKEEPER-4986).
 ///
 /// The cryptography is that of the provider that the program has installed
-/// (`rustls::crypto::CryptoProvider::install_default`), or else of the features: aws-lc-rs by `tls-aws-lc-rs`, or ring by
-/// `tls`. The feature `fips` of `rustls` makes the former its build that is validated for FIPS 140-3. Both need the version
-/// of `rustls` that docent uses, 0.23.
+/// (`rustls::crypto::CryptoProvider::install_default`) before [`build`](Self::build), or else of the features: aws-lc-rs by `tls-aws-lc-rs`, or ring by
+/// `tls`. The feature `fips` of `rustls` makes the former its build that is validated for FIPS 140-3
+/// ([`Tls::is_fips`](super::Tls::is_fips)); that takes cmake, Go and a C compiler. Both need the version of `rustls` that
+/// docent uses, 0.23.
 ///
 /// ```no_run
 /// # extern crate docent_session as docent;
@@ -151,9 +156,39 @@ impl Pem {
         }
     }
 
+    /// The path, or a placeholder for it, in a command.
+    fn path(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(_) => Cow::Borrowed("FILE"),
+            Self::File(path) => path.to_string_lossy(),
+        }
+    }
+
+    /// Names those that are in all of them.
+    fn origins(all: &[Self]) -> String {
+        let mut names = Vec::new();
+        for pem in all {
+            let name = match pem {
+                Self::Text(_) => "those in PEM".to_owned(),
+                Self::File(_) => pem.named("those"),
+            };
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names.join(" and ")
+    }
+
     fn read_all(all: &[Self]) -> Result<Vec<Vec<u8>>, Error> {
         all.iter().map(Self::read).collect()
     }
+}
+
+/// What connections are made by.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) tls: TlsConnector,
+    pub(super) sources: Arc<Sources>,
 }
 
 /// The PEM texts at one moment.
@@ -199,7 +234,8 @@ impl TlsOptions {
 
     /// Trusts the certificates that the platform trusts, beside those of [`with_roots`](Self::with_roots): on Linux those of
     /// the directories of OpenSSL, which `SSL_CERT_FILE` and `SSL_CERT_DIR` replace; elsewhere the platform's own
-    /// verifier decides.
+    /// verifier decides. On Linux they are read by [`build`](Self::build), and again only when a file of these options has
+    /// changed: after an update of the platform's roots, build the options again. Elsewhere an update applies at once.
     ///
     /// Not together with lists of revoked certificates, which the platform has of its own, nor
     /// [without names](Self::without_name_verification), since anybody can have a certificate of a public authority:
@@ -286,9 +322,12 @@ impl TlsOptions {
         Ok(Texts { roots: Pem::read_all(&self.roots)?, client, crls: Pem::read_all(&self.crls)? })
     }
 
-    pub(super) fn connector(&self, texts: &Texts) -> Result<TlsConnector, Error> {
-        let provider = provider()?;
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+    pub(super) fn connector(
+        &self,
+        texts: &Texts,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Connector, Error> {
+        let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
             .with_safe_default_protocol_versions()
             .map_err(refused)?;
         let verifier = self.verifier(texts, provider)?;
@@ -296,38 +335,54 @@ impl TlsOptions {
         let config = match self.client.as_ref().zip(texts.client.as_ref()) {
             None => builder.with_no_client_auth(),
             Some(((chain_pem, key_pem), (chain, key))) => {
-                let chain = certificates(chain, &chain_pem.named("the client certificate"))?;
+                let chain = certificates(chain, "the client certificate", chain_pem)?;
+                let what = key_pem.named("the client's private key");
                 let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| {
-                    let what = key_pem.named("the client's private key");
-                    refused(format_args!("{what}: {error}"))
+                    unreadable(key, &what, "private key", &key_pem.path(), Some(error))
                 })?;
                 builder.with_client_auth_cert(chain, key).map_err(|error| {
-                    refused(format_args!("the client certificate: {}", reason(&error)))
+                    let chain = chain_pem.named("the client certificate");
+                    refused(match error {
+                        rustls::Error::InconsistentKeys(_) => {
+                            format!("{what} does not belong to {chain}")
+                        }
+                        error => format!("{chain}, with {what}: {}", reason(&error)),
+                    })
                 })?
             }
         };
-        Ok(TlsConnector::from(Arc::new(config)))
+        let trusted = self.trusted(provider);
+        let sources = Arc::new(Sources { trusted, revoked: Pem::origins(&self.crls) });
+        Ok(Connector { tls: TlsConnector::from(Arc::new(config)), sources })
     }
 
     /// The verifier of the roots, lists and names.
     fn verifier(
         &self,
         texts: &Texts,
-        provider: Arc<CryptoProvider>,
+        provider: &Arc<CryptoProvider>,
     ) -> Result<Arc<dyn ServerCertVerifier>, Error> {
         #[cfg(feature = "tls-platform-roots")]
         if self.platform_roots {
             return self.platform_verifier(texts, provider);
         }
         let mut roots = RootCertStore::empty();
-        for certificate in self.root_certificates(texts)? {
-            let added = roots.add(certificate);
-            added.map_err(|error| refused(format_args!("a trusted root: {error}")))?;
+        roots.add_parsable_certificates(self.root_certificates(texts)?);
+        let roots = Arc::new(roots);
+        let verifier = |lists| {
+            WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(provider))
+                .with_crls(lists)
+                .build()
+        };
+        let mut lists = Vec::new();
+        for (pem, text) in self.crls.iter().zip(&texts.crls) {
+            let of_text = revoked(text, pem)?;
+            verifier(of_text.clone()).map_err(|error| {
+                refused(format_args!("{}: {error}", pem.named("the revoked certificates")))
+            })?;
+            lists.extend(of_text);
         }
-        let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
-            .with_crls(self.revoked(texts)?)
-            .build()
-            .map_err(refused)?;
+        let inner = verifier(lists).map_err(refused)?;
         Ok(match self.name {
             NameRule::Any => Arc::new(AnyName { inner }),
             NameRule::Host | NameRule::Name(_) => inner,
@@ -338,7 +393,7 @@ impl TlsOptions {
     fn platform_verifier(
         &self,
         texts: &Texts,
-        provider: Arc<CryptoProvider>,
+        provider: &Arc<CryptoProvider>,
     ) -> Result<Arc<dyn ServerCertVerifier>, Error> {
         if !self.crls.is_empty() {
             return Err(refused(
@@ -352,6 +407,7 @@ impl TlsOptions {
             [] => Vec::new(),
             _ => self.root_certificates(texts)?,
         };
+        let provider = Arc::clone(provider);
         let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(own, provider);
         Ok(Arc::new(verifier.map_err(|error| {
             refused(format_args!("the roots of the platform: {}", reason(&error)))
@@ -362,58 +418,69 @@ impl TlsOptions {
     fn root_certificates(&self, texts: &Texts) -> Result<Vec<CertificateDer<'static>>, Error> {
         let what = "the trusted roots";
         if texts.roots.is_empty() {
-            return certificates(b"", what);
+            return Err(refused(format_args!("{what}: there is no certificate")));
         }
         let mut roots = Vec::new();
         for (pem, text) in self.roots.iter().zip(&texts.roots) {
-            roots.extend(certificates(text, &pem.named(what))?);
+            let of_text = certificates(text, what, pem)?;
+            for certificate in &of_text {
+                RootCertStore::empty().add(certificate.clone()).map_err(|error| {
+                    refused(format_args!("{}: {}", pem.named(what), reason(&error)))
+                })?;
+            }
+            roots.extend(of_text);
         }
         Ok(roots)
     }
 
-    fn revoked(&self, texts: &Texts) -> Result<Vec<CertificateRevocationListDer<'static>>, Error> {
-        let mut lists = Vec::new();
-        for (pem, text) in self.crls.iter().zip(&texts.crls) {
-            let what = pem.named("the revoked certificates");
-            let known = lists.len();
-            for list in CertificateRevocationListDer::pem_slice_iter(text) {
-                lists.push(list.map_err(|error| refused(format_args!("{what}: {error}")))?);
-            }
-            if lists.len() == known {
-                return Err(refused(format_args!("{what}: there is no list in the PEM text")));
-            }
-        }
-        Ok(lists)
-    }
-
     /// The roots, for the error of a certificate that they do not accept.
-    pub(super) fn trusted(&self) -> String {
-        let mut names = Vec::new();
-        for root in &self.roots {
-            let name = match root {
-                Pem::Text(_) => "those in PEM".to_owned(),
-                Pem::File(_) => root.named("those"),
-            };
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
+    pub(super) fn trusted(&self, provider: &Arc<CryptoProvider>) -> String {
+        let own = Pem::origins(&self.roots);
         #[cfg(feature = "tls-platform-roots")]
         if self.platform_roots {
-            names.push("those of the platform".to_owned());
+            if own.is_empty() {
+                return "those of the platform".to_owned();
+            }
+            // Beside roots of the program's own, the verifier does without.
+            let platform = rustls_platform_verifier::Verifier::new(Arc::clone(provider));
+            return match platform {
+                Ok(_) => format!("{own} and those of the platform"),
+                Err(_) => format!("{own}; the platform has none"),
+            };
         }
-        names.join(" and ")
+        #[cfg(not(feature = "tls-platform-roots"))]
+        let _ = provider;
+        own
     }
 }
 
-pub(super) fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<_, _>>()
-        .map_err(|error| refused(format_args!("{what}: {error}")))?;
-    if certificates.is_empty() {
-        return Err(refused(format_args!("{what}: there is no certificate in the PEM text")));
-    }
-    Ok(certificates)
+fn certificates(
+    pem: &[u8],
+    what: &str,
+    origin: &Pem,
+) -> Result<Vec<CertificateDer<'static>>, Error> {
+    items(CertificateDer::pem_slice_iter(pem).collect(), pem, what, "certificate", origin)
+}
+
+fn revoked(pem: &[u8], origin: &Pem) -> Result<Vec<CertificateRevocationListDer<'static>>, Error> {
+    let lists = CertificateRevocationListDer::pem_slice_iter(pem).collect();
+    items(lists, pem, "the revoked certificates", "list", origin)
+}
+
+/// The items of a PEM text; at least one.
+fn items<T>(
+    items: Result<Vec<T>, pem::Error>,
+    pem: &[u8],
+    what: &str,
+    expected: &str,
+    origin: &Pem,
+) -> Result<Vec<T>, Error> {
+    let error = match items {
+        Ok(items) if !items.is_empty() => return Ok(items),
+        Ok(_) => None,
+        Err(error) => Some(error),
+    };
+    Err(unreadable(pem, origin.named(what), expected, &origin.path(), error))
 }
 
 pub(super) fn refused(why: impl fmt::Display) -> Error {

@@ -14,18 +14,22 @@ use std::{
 };
 
 use tokio::sync::watch;
-use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::CryptoProvider;
 use tracing::{info, warn};
 
-use super::options::{Texts, TlsOptions};
+use super::options::{Connector, Texts, TlsOptions};
 use crate::Error;
 
 /// The certificates in use, which all clones of a transport share.
-pub(super) struct Current(Mutex<State>);
+pub(super) struct Current {
+    state: Mutex<State>,
+    /// The same for all certificates, also if the program installs another one later.
+    provider: Arc<CryptoProvider>,
+}
 
 struct State {
     texts: Texts,
-    connector: TlsConnector,
+    connector: Connector,
     reading: Option<Reading>,
 }
 
@@ -38,12 +42,21 @@ struct Reading {
 }
 
 impl Current {
-    pub(super) fn new(texts: Texts, connector: TlsConnector) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State { texts, connector, reading: None })))
+    pub(super) fn new(
+        texts: Texts,
+        connector: Connector,
+        provider: Arc<CryptoProvider>,
+    ) -> Arc<Self> {
+        let state = Mutex::new(State { texts, connector, reading: None });
+        Arc::new(Self { state, provider })
+    }
+
+    pub(super) fn is_fips(&self) -> bool {
+        self.lock().connector.tls.config().fips()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -52,7 +65,7 @@ pub(super) async fn connector(
     options: &Arc<TlsOptions>,
     current: &Arc<Current>,
     within: Duration,
-) -> TlsConnector {
+) -> Connector {
     if options.has_files()
         && let Some(ended) = read(options, current, within)
     {
@@ -116,7 +129,7 @@ impl Read {
         if texts == self.current.lock().texts {
             return Ok(false);
         }
-        let connector = self.options.connector(&texts)?;
+        let connector = self.options.connector(&texts, &self.current.provider)?;
         let mut state = self.current.lock();
         state.texts = texts;
         state.connector = connector;
