@@ -43,7 +43,7 @@ fn cell(verdict: Option<&Verdict>) -> String {
     let Some(one) = verdict else { return "<td>".to_owned() };
     let [step, expected, actual] = [&one.step, &one.expected, &one.actual].map(|it| escaped(it));
     match one.result {
-        VerdictKind::Pass => "<td class=\"pass\">pass".to_owned(),
+        VerdictKind::Pass => format!("<td class=\"pass\">pass<br><small>{actual}</small>"),
         VerdictKind::Skip => format!("<td class=\"skip\">skip<br><small>{step}</small>"),
         VerdictKind::Fail => format!(
             "<td class=\"fail\"><details><summary>fail</summary><code>{step}</code><br>\
