@@ -10,7 +10,7 @@ use docent_testing::{
 };
 
 use super::{
-    driver::{Answer, LIMIT},
+    driver::Answer,
     judgement::{Finding, Judged},
     replies::{
         behind_event, of_another_request, with_body, with_children, with_data, with_err,
@@ -496,7 +496,7 @@ pub(super) const CASES: &[Case] = &[
                 let created = s.other.create("/later", b"x", docent::CreateMode::Persistent).await;
                 created.map_err(no_case)?;
                 s.port.accept().await.map_err(no_case)?;
-                match s.driver.notices("event /later", LIMIT).await {
+                match s.driver.notices("event /later", s.driver.limit).await {
                     true => s.recovers("reports it").await,
                     false => {
                         Err(Finding::Untrue("nothing, of a creation during the outage".to_owned()))
@@ -514,7 +514,7 @@ pub(super) const CASES: &[Case] = &[
                 s.expect(&format!("watch {NODE}"), "true").await?;
                 s.change(NODE, "second").await?;
                 let task = s.driver.send(GET).await;
-                let answer = s.driver.answer(&task, LIMIT).await?;
+                let answer = s.driver.answer(&task).await?;
                 if matches!(&answer, Answer::Ok(value) if value.ends_with("second"))
                     && !s.driver.is_before(&format!("event {NODE}"), &task)
                 {
@@ -556,7 +556,7 @@ pub(super) const CASES: &[Case] = &[
                 if !before.is_some_and(|id| s.server.expire_session(id)) {
                     return Err(Finding::NoCase("the session is not known".to_owned()));
                 }
-                if s.driver.notices("state expired", LIMIT).await {
+                if s.driver.notices("state expired", s.driver.limit).await {
                     return Ok("reports it".to_owned());
                 }
                 match s.ask("state").await? {
@@ -577,7 +577,7 @@ pub(super) const CASES: &[Case] = &[
             Box::pin(async move {
                 s.port.stall();
                 let task = s.driver.send(&format!("set {NODE} {DATA}")).await;
-                let answer = s.driver.answer(&task, LIMIT).await;
+                let answer = s.driver.answer(&task).await;
                 let is_told = s.driver.notices("state ", Duration::ZERO).await;
                 s.port.resume();
                 match (answer?, is_told) {
@@ -646,7 +646,7 @@ pub(super) const CASES: &[Case] = &[
                 s.port.refuse().await.map_err(no_case)?;
                 s.port.cut();
                 let task = s.driver.send("state").await;
-                s.driver.answer(&task, LIMIT).await?;
+                s.driver.answer(&task).await?;
                 tokio::time::sleep(OUTAGE).await;
                 let state = s.ask("state").await?;
                 s.port.accept().await.map_err(no_case)?;
@@ -698,7 +698,7 @@ fn within_memory(stage: &Stage, judged: String) -> Judged {
 
 /// The driver reports an event of the first node.
 async fn reports(stage: &mut Stage, what: &str) -> Judged {
-    match stage.driver.notices(&format!("event {NODE}"), LIMIT).await {
+    match stage.driver.notices(&format!("event {NODE}"), stage.driver.limit).await {
         true => stage.recovers("reports it").await,
         false => Err(Finding::Untrue(format!("nothing, of {what}"))),
     }
@@ -706,7 +706,7 @@ async fn reports(stage: &mut Stage, what: &str) -> Judged {
 
 /// The driver, which could not connect for some seconds, is connected now, or has said an error.
 async fn connects(stage: &mut Stage, task: &super::driver::Task) -> Judged {
-    match stage.driver.answer(task, LIMIT).await? {
+    match stage.driver.answer(task).await? {
         Answer::Ok(_) => stage.recovers("").await,
         Answer::Error(error) => Ok(format!("says {error}")),
     }

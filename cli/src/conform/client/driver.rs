@@ -15,9 +15,6 @@ use tokio::{
 
 use super::judgement::Finding;
 
-/// How long an answer may take.
-pub(super) const LIMIT: Duration = Duration::from_secs(30);
-
 /// The longest line that is read from a driver, in bytes.
 const MAX_LINE: usize = 4 << 20;
 
@@ -45,6 +42,8 @@ pub(super) struct Driver {
     child: Child,
     stdin: ChildStdin,
     from_driver: mpsc::Receiver<String>,
+    /// How long an answer may take.
+    pub(super) limit: Duration,
     /// All lines so far.
     lines: Vec<String>,
     sent: usize,
@@ -52,7 +51,7 @@ pub(super) struct Driver {
 
 impl Driver {
     /// Starts a command, with `{connect}` replaced in each argument.
-    pub(super) fn start(command: &[String], connect: &str) -> io::Result<Self> {
+    pub(super) fn start(command: &[String], connect: &str, limit: Duration) -> io::Result<Self> {
         let mut words = command.iter().map(|word| word.replace("{connect}", connect));
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -72,7 +71,7 @@ impl Driver {
                 }
             }
         });
-        Ok(Self { child, stdin, from_driver, lines: Vec::new(), sent: 0 })
+        Ok(Self { child, stdin, from_driver, limit, lines: Vec::new(), sent: 0 })
     }
 
     /// Sends a task.
@@ -85,7 +84,8 @@ impl Driver {
     }
 
     /// Waits for the answer to a task.
-    pub(super) async fn answer(&mut self, task: &Task, limit: Duration) -> Result<Answer, Finding> {
+    pub(super) async fn answer(&mut self, task: &Task) -> Result<Answer, Finding> {
+        let limit = self.limit;
         let (number, text) = (task.number.to_string(), shortened(&task.text));
         let line = self.line(limit, |line| line.split(' ').next() == Some(&number)).await;
         let line = line.map_err(|end| match end {
@@ -145,7 +145,7 @@ impl Driver {
             match timeout(left, self.from_driver.recv()).await {
                 Ok(Some(line)) => self.lines.push(line),
                 Ok(None) => {
-                    let status = timeout(LIMIT, self.child.wait()).await;
+                    let status = timeout(self.limit, self.child.wait()).await;
                     let how = match status {
                         Ok(Ok(status)) => format!("{status}"),
                         _ => "standard output was closed".to_owned(),

@@ -6,6 +6,8 @@ mod judgement;
 mod replies;
 mod stage;
 
+use std::time::Duration;
+
 use clap::Args;
 use docent_conform::{Report, Verdict, VerdictKind};
 use tokio::task::JoinSet;
@@ -18,6 +20,7 @@ use self::{
 };
 use super::output::Outputs;
 use crate::{
+    duration,
     exit::{self, CommandResult, Failure},
     output::print,
 };
@@ -38,6 +41,9 @@ pub(super) struct ConformClient {
     /// How many cases run at a time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..))]
     jobs: u8,
+    /// How long an answer may take
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse_positive)]
+    limit: Duration,
     #[command(flatten)]
     outputs: Outputs,
 }
@@ -101,15 +107,15 @@ impl ConformClient {
 
     /// Plays the cases, some at a time. The verdicts are in the order of the cases.
     async fn play(&self, cases: &[&'static Case]) -> Result<Vec<Verdict>, Failure> {
-        Driver::start(&self.command, "127.0.0.1:1")
+        Driver::start(&self.command, "127.0.0.1:1", self.limit)
             .map_err(|error| Failure::usage(format_args!("{}: {error}", self.command.join(" "))))?;
         let mut verdicts: Vec<Option<Verdict>> = cases.iter().map(|_| None).collect();
         let (mut running, mut next) = (JoinSet::new(), cases.iter().copied().enumerate());
         loop {
             while running.len() < usize::from(self.jobs) {
                 let Some((at, case)) = next.next() else { break };
-                let command = self.command.clone();
-                running.spawn(async move { (at, play(case, &command).await) });
+                let (command, limit) = (self.command.clone(), self.limit);
+                running.spawn(async move { (at, play(case, &command, limit).await) });
             }
             let Some(played) = running.join_next().await else { break };
             let (at, judged) = played.map_err(|error| Failure::new(exit::SOFTWARE, error))?;
@@ -143,8 +149,8 @@ impl ConformClient {
 }
 
 /// Plays a case with a server and a driver of its own.
-async fn play(case: &Case, command: &[String]) -> Judged {
-    let mut stage = Stage::new(command).await?;
+async fn play(case: &Case, command: &[String], limit: Duration) -> Judged {
+    let mut stage = Stage::new(command, limit).await?;
     if !case.is_about_connecting() {
         stage.connect().await?;
     }

@@ -14,7 +14,7 @@ use docent_testing::{
 };
 
 use super::{
-    driver::{Answer, Driver, LIMIT, Task},
+    driver::{Answer, Driver, Task},
     judgement::{Finding, Judged, is_definite},
 };
 
@@ -47,14 +47,14 @@ pub(super) fn no_case(error: impl Display) -> Finding {
 
 impl Stage {
     /// Starts a server with one node, and the driver.
-    pub(super) async fn new(command: &[String]) -> Result<Self, Finding> {
+    pub(super) async fn new(command: &[String], limit: Duration) -> Result<Self, Finding> {
         let server = TestingServer::start().await.map_err(no_case)?;
         let tap = server.tap().await.map_err(no_case)?;
         let port = tap.client("driver").await.map_err(no_case)?;
         let config = Config::new(&server.connect_string()).map_err(no_case)?;
         let other = config.connect().await.map_err(no_case)?;
         other.create(NODE, DATA.as_bytes(), CreateMode::Persistent).await.map_err(no_case)?;
-        let driver = Driver::start(command, &port.connect_string()).map_err(no_case)?;
+        let driver = Driver::start(command, &port.connect_string(), limit).map_err(no_case)?;
         Ok(Self { server, tap, port, other, driver })
     }
 
@@ -76,7 +76,7 @@ impl Stage {
     /// Sends a task, and waits for its answer.
     pub(super) async fn ask(&mut self, task: &str) -> Result<Answer, Finding> {
         let task = self.driver.send(task).await;
-        self.driver.answer(&task, LIMIT).await
+        self.driver.answer(&task).await
     }
 
     /// Sends a task that must succeed with this value.
@@ -120,7 +120,7 @@ impl Stage {
         let since = Instant::now();
         let data = String::from_utf8_lossy(&self.data(NODE).await?).into_owned();
         let mut last = String::new();
-        while since.elapsed() < LIMIT {
+        while since.elapsed() < self.driver.limit {
             match self.ask(&format!("get {NODE}")).await? {
                 Answer::Ok(value) if value.split_once(' ').is_some_and(|(_, got)| got == data) => {
                     return Ok(if said.is_empty() {
