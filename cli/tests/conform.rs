@@ -16,6 +16,9 @@ async fn a_server_conforms() {
     }
     let listed = run("", &["conform", "--list"]).await.ok();
     assert_eq!(listed.lines().count(), report.len());
+    let page = TemporaryFile::new();
+    run("", &["conform", "matrix", page.path(), json.path(), json.path()]).await.ok();
+    assert_eq!(page.text().matches("<tr>").count(), report.len() + 1);
 }
 
 #[tokio::test]
@@ -36,7 +39,7 @@ async fn bad_input_is_one_line() {
         (&["--only", "nothing-has-this-name"][..], 64, "no case has a name with"),
         (&["--version", "latest"], 64, "is neither auto nor a version"),
         (&["--report", "xml", "/nowhere"], 64, "is neither json, junit nor html"),
-        (&["--with", "/nowhere"], 64, "--with /nowhere"),
+        (&["--with", "/nowhere"], 64, "/nowhere: "),
         (&["--harmful", "another:2181"], 64, "nothing was sent"),
         (&["--parent", "relative"], 64, "--parent"),
         (&["--auth", "nosuch:x"], 69, "AUTHFAILED"),
@@ -45,6 +48,7 @@ async fn bad_input_is_one_line() {
         let arguments = [&["conform", &address], arguments].concat();
         run("", &arguments).await.failed(code, text);
     }
+    run("", &["conform", "matrix", "/tmp/page.html", "/nowhere"]).await.failed(64, "/nowhere: ");
     run("", &["conform"]).await.failed(64, "HOST:PORT");
     run("", &["conform", "127.0.0.1:1"]).await.failed(69, "no connection");
 }

@@ -346,7 +346,7 @@ fn reports_have_each_case() {
     assert_eq!(junit.matches("<testcase ").count(), verdicts.len());
     assert_eq!(junit.matches("<failure ").count(), junit.matches("</failure>").count());
     let other = Verdict { id: "acl/<new>".to_owned(), ..verdicts[0].clone() };
-    let page = matrix(&[verdicts.clone(), vec![other]]);
+    let page = matrix("A title", &[verdicts.clone(), vec![other]]);
     assert_eq!(page.matches("<tr>").count(), verdicts.len() + 2);
     assert!(page.contains("acl/&lt;new&gt;") && !page.contains("<new>"));
 }

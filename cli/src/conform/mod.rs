@@ -6,7 +6,7 @@ mod output;
 use clap::{Args, Subcommand};
 use docent_conform::{Options, Unusable, Version};
 
-use self::output::Outputs;
+use self::output::{Matrix, Outputs};
 
 use crate::{
     exit::{self, CommandResult, Failure},
@@ -38,12 +38,14 @@ pub(crate) struct Conform {
     #[command(flatten)]
     outputs: Outputs,
     #[command(subcommand)]
-    client: Option<Kind>,
+    other: Option<Other>,
 }
 
+/// What is done instead of the test of a server.
 #[derive(Subcommand)]
-enum Kind {
+enum Other {
     Client(client::ConformClient),
+    Matrix(Matrix),
 }
 
 const HELP: &str = "\
@@ -79,8 +81,10 @@ fn parent(text: &str) -> Result<String, String> {
 
 impl Conform {
     pub(crate) fn run(self) -> CommandResult {
-        if let Some(Kind::Client(client)) = self.client {
-            return client.run();
+        match self.other {
+            Some(Other::Client(client)) => return client.run(),
+            Some(Other::Matrix(matrix)) => return matrix.run(),
+            None => {}
         }
         if self.outputs.list {
             return list();
@@ -101,7 +105,7 @@ impl Conform {
         for left in &ran.left {
             report(format_args!("docent conform: not deleted: {left}"));
         }
-        wanted.write(&ran)
+        wanted.write(ran)
     }
 
     fn options(&self) -> Result<Options, Failure> {

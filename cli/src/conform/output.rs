@@ -6,15 +6,21 @@ use clap::Args;
 use docent_conform::{Level, Report, Verdict, VerdictKind};
 
 use crate::{
-    exit::{self, Failure},
+    exit::{self, CommandResult, Failure},
     output::print,
 };
+
+/// The title of a page.
+const TITLE: &str = "docent conform";
 
 #[derive(Args, Debug, Default)]
 pub(super) struct Outputs {
     /// Run only the cases whose name contains this; `*` stands for any characters
     #[arg(long, value_name = "PATTERN")]
     pub(super) only: Option<String>,
+    /// Name of what is tested in reports; by default the address of a server, and `client`
+    #[arg(long)]
+    pub(super) name: Option<String>,
     /// Write a report; FORMAT is json (an array with an object for each case), junit or html; may be repeated
     #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"])]
     report: Vec<String>,
@@ -44,6 +50,7 @@ struct Output<'a> {
 
 /// The reports that a run writes.
 pub(super) struct Wanted<'a> {
+    name: Option<String>,
     outputs: Vec<Output<'a>>,
     /// The reports of other runs.
     others: Vec<Vec<Verdict>>,
@@ -52,7 +59,11 @@ pub(super) struct Wanted<'a> {
 impl Outputs {
     /// Reads the options before anything is run.
     pub(super) fn wanted(&self) -> Result<Wanted<'_>, Failure> {
-        Ok(Wanted { outputs: self.outputs()?, others: self.others()? })
+        Ok(Wanted {
+            name: self.name.clone(),
+            outputs: self.outputs()?,
+            others: reports(&self.with)?,
+        })
     }
 
     /// Prints a verdict, if it is one to print.
@@ -79,24 +90,51 @@ impl Outputs {
         });
         outputs.collect()
     }
+}
 
-    /// Reads the reports of other runs.
-    fn others(&self) -> Result<Vec<Vec<Verdict>>, Failure> {
-        let read = |file: &PathBuf| {
-            let refuse =
-                |why: String| Failure::usage(format_args!("--with {}: {why}", file.display()));
-            let text = fs::read_to_string(file).map_err(|error| refuse(error.to_string()))?;
-            serde_json::from_str(&text).map_err(|error| refuse(format!("no report: {error}")))
-        };
-        self.with.iter().map(read).collect()
+/// Reads the JSON reports of other runs.
+fn reports(files: &[PathBuf]) -> Result<Vec<Vec<Verdict>>, Failure> {
+    let read = |file: &PathBuf| {
+        let refuse = |why: String| Failure::usage(format_args!("{}: {why}", file.display()));
+        let text = fs::read_to_string(file).map_err(|error| refuse(error.to_string()))?;
+        serde_json::from_str(&text).map_err(|error| refuse(format!("no report: {error}")))
+    };
+    files.iter().map(read).collect()
+}
+
+/// Compare the results of runs on one page
+///
+/// The page has a row for each case, and a column for each report.
+#[derive(Args)]
+pub(super) struct Matrix {
+    /// The title of the page
+    #[arg(long, default_value = TITLE)]
+    title: String,
+    /// The page to write
+    #[arg(value_name = "PAGE.html")]
+    page: PathBuf,
+    /// Reports that `--report json` has written
+    #[arg(value_name = "REPORT.json", required = true)]
+    reports: Vec<PathBuf>,
+}
+
+impl Matrix {
+    pub(super) fn run(&self) -> CommandResult {
+        let page = docent_conform::matrix(&self.title, &reports(&self.reports)?);
+        fs::write(&self.page, page).map(|()| 0).map_err(|error| {
+            Failure::new(exit::IO, format_args!("{}: {error}", self.page.display()))
+        })
     }
 }
 
 impl Wanted<'_> {
     /// Writes the reports and prints the counts. Returns the exit code.
-    pub(super) fn write(&self, ran: &Report) -> Result<u8, Failure> {
+    pub(super) fn write(&self, mut ran: Report) -> Result<u8, Failure> {
+        for verdict in &mut ran.verdicts {
+            verdict.server = self.name.clone().unwrap_or_else(|| verdict.server.clone());
+        }
         for output in &self.outputs {
-            output.write(ran, &self.others)?;
+            output.write(&ran, &self.others)?;
         }
         print(&format!("{ran}\n"))?;
         Ok(u8::from(ran.failures(Level::Must) > 0))
@@ -110,7 +148,10 @@ impl Output<'_> {
             Format::JUnit => ran.to_junit(),
             Format::Html => {
                 let of_this = std::iter::once(ran.verdicts.clone());
-                docent_conform::matrix(&of_this.chain(others.iter().cloned()).collect::<Vec<_>>())
+                docent_conform::matrix(
+                    TITLE,
+                    &of_this.chain(others.iter().cloned()).collect::<Vec<_>>(),
+                )
             }
         };
         let failed = |error| Failure::new(exit::IO, format_args!("{}: {error}", self.file));

@@ -35,9 +35,6 @@ pub(super) struct ConformClient {
     /// The driver of the client, and its arguments
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "list")]
     command: Vec<String>,
-    /// Name of the client in reports
-    #[arg(long, default_value = "client")]
-    name: String,
     /// How many cases run at a time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..))]
     jobs: u8,
@@ -102,7 +99,7 @@ impl ConformClient {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let verdicts = runtime.block_on(self.play(&chosen))?;
-        wanted.write(&Report { verdicts, left: Vec::new() })
+        wanted.write(Report { verdicts, left: Vec::new() })
     }
 
     /// Plays the cases, some at a time. The verdicts are in the order of the cases.
@@ -142,7 +139,7 @@ impl ConformClient {
             step: if is_skipped { text.clone() } else { String::new() },
             expected: "recovers or says an error, and says nothing that is not so".to_owned(),
             actual: if is_skipped { String::new() } else { text },
-            server: self.name.clone(),
+            server: "client".to_owned(),
             version: SERVER.to_owned(),
         }
     }
