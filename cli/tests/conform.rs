@@ -87,10 +87,10 @@ async fn a_driver_that_misbehaves_is_the_result_of_its_case() {
             "close/session",
             "prints nonsense: `1 hello`",
         ),
-        (OK, "plain/operations", "untrue: ok , to `create /a x`, instead of ok /a"),
         (OK, "lost-request/create", "untrue: ok, of an operation that was not applied"),
-        (OK, "watch/fires", "untrue: ok , to `watch /node`"),
         (OK, "close/session", "leaks: its process, after the close"),
+        // Each case can fail.
+        (OK, "", "cases: 0 passed"),
     ] {
         let arguments =
             ["conform", "client", "--limit", "1s", "--only", case, "--", "sh", "-c", driver];
