@@ -1,4 +1,4 @@
-//! `docent conform`: exit codes and reports. `conform/src/tests.rs` tests the cases themselves.
+//! `docent conform`: exit codes and reports. `conform/src/tests.rs` tests the cases of servers.
 
 use docent_tests::real::server;
 use serde_json::Value;
@@ -16,6 +16,9 @@ async fn a_server_conforms() {
     }
     let listed = run("", &["conform", "--list"]).await.ok();
     assert_eq!(listed.lines().count(), report.len());
+    let page = TemporaryFile::new();
+    run("", &["conform", "matrix", page.path(), json.path(), json.path()]).await.ok();
+    assert_eq!(page.text().matches("<tr>").count(), report.len() + 1);
 }
 
 #[tokio::test]
@@ -36,7 +39,7 @@ async fn bad_input_is_one_line() {
         (&["--only", "nothing-has-this-name"][..], 64, "no case has a name with"),
         (&["--version", "latest"], 64, "is neither auto nor a version"),
         (&["--report", "xml", "/nowhere"], 64, "is neither json, junit nor html"),
-        (&["--with", "/nowhere"], 64, "--with /nowhere"),
+        (&["--with", "/nowhere"], 64, "/nowhere: "),
         (&["--harmful", "another:2181"], 64, "nothing was sent"),
         (&["--parent", "relative"], 64, "--parent"),
         (&["--auth", "nosuch:x"], 69, "AUTHFAILED"),
@@ -45,6 +48,67 @@ async fn bad_input_is_one_line() {
         let arguments = [&["conform", &address], arguments].concat();
         run("", &arguments).await.failed(code, text);
     }
+    run("", &["conform", "matrix", "/tmp/page.html", "/nowhere"]).await.failed(64, "/nowhere: ");
     run("", &["conform"]).await.failed(64, "HOST:PORT");
     run("", &["conform", "127.0.0.1:1"]).await.failed(69, "no connection");
+}
+
+#[tokio::test]
+async fn docents_client_conforms() {
+    let driver = xtask::example("conform_driver").unwrap().to_str().unwrap().to_owned();
+    let json = TemporaryFile::new();
+    let arguments = ["conform", "client", "--limit", "10s", "--report", "json", json.path()];
+    let ran = run("", &[&arguments[..], &["--", &driver, "{connect}"]].concat()).await.ok();
+    // A server that never replies is waited for, as ZooKeeper's own client does.
+    assert!(ran.contains(" 1 failed (0 MUST, 1 SHOULD, 0 MAY), 0 skipped"), "{ran}");
+    assert!(ran.contains("FAIL  SHOULD lost-reply/never"), "{ran}");
+    let report: Vec<Value> = serde_json::from_str(&json.text()).unwrap();
+    let listed = run("", &["conform", "client", "--list"]).await.ok();
+    assert_eq!(listed.lines().count(), report.len());
+}
+
+/// What a driver says is judged, whatever it says.
+#[tokio::test]
+async fn a_driver_that_misbehaves_is_the_result_of_its_case() {
+    const OK: &str = "while read number task; do echo $number ok; done # {connect}";
+    for (driver, case, text) in [
+        (
+            "read task; exit 3 # {connect}",
+            "close/session",
+            "ends: exit status: 3 at `connect 6000`",
+        ),
+        (
+            "cat > /dev/null # {connect}",
+            "close/session",
+            "hangs: no answer to `connect 6000` within 1s",
+        ),
+        (
+            "while read n task; do echo $n hello; done # {connect}",
+            "close/session",
+            "prints nonsense: `1 hello`",
+        ),
+        (OK, "lost-request/create", "untrue: ok, of an operation that was not applied"),
+        (OK, "close/session", "leaks: its process, after the close"),
+        // Each case can fail.
+        (OK, "", "cases: 0 passed"),
+    ] {
+        let arguments =
+            ["conform", "client", "--limit", "1s", "--only", case, "--", "sh", "-c", driver];
+        let ran = run("", &arguments).await;
+        assert_eq!(ran.code, Some(1), "{driver}: {ran:?}");
+        assert!(ran.out.contains(text), "{driver}: {ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_driver_that_cannot_be_started_is_wrong_usage() {
+    for (arguments, text) in [
+        (&["--", "/nowhere/driver", "{connect}"][..], "/nowhere/driver {connect}: No such file"),
+        (&["--", "sh"], "has no {connect}"),
+        (&["--only", "nothing-has-this-name", "--", "sh", "{connect}"], "no case has a name with"),
+        (&["--limit", "soon", "--", "sh", "{connect}"], "--limit"),
+        (&[], "COMMAND"),
+    ] {
+        run("", &[&["conform", "client"], arguments].concat()).await.failed(64, text);
+    }
 }

@@ -9,14 +9,15 @@ td,th{border:1px solid #bbb;padding:.2em .5em;text-align:left;vertical-align:top
 .pass{background:#d9f2d9}.fail{background:#f7c9c4;font-weight:bold}.skip{color:#666}\
 details{max-width:48em;overflow-wrap:anywhere}code{font-size:12px}";
 
-/// A page with a column for each list of verdicts. The lists may come from different versions of this program: if one
+/// A page with this title and a column for each list of verdicts. The lists may come from different versions of this program: if one
 /// lacks a case, its cell is empty.
 #[must_use]
-pub fn matrix(reports: &[Vec<Verdict>]) -> String {
+pub fn matrix(title: &str, reports: &[Vec<Verdict>]) -> String {
+    let title = escaped(title);
     let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>docent conform</title>\
-         <style>{STYLE}</style>\n<h1>docent conform</h1>\n<table>\n\
-         <tr><th>case<th>level<th>what the server shall do"
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\
+         <style>{STYLE}</style>\n<h1>{title}</h1>\n<table>\n\
+         <tr><th>case<th>level<th>what it is about"
     );
     for verdicts in reports {
         let of = |field: fn(&Verdict) -> &str| escaped(verdicts.first().map_or("", field));
@@ -43,7 +44,7 @@ fn cell(verdict: Option<&Verdict>) -> String {
     let Some(one) = verdict else { return "<td>".to_owned() };
     let [step, expected, actual] = [&one.step, &one.expected, &one.actual].map(|it| escaped(it));
     match one.result {
-        VerdictKind::Pass => "<td class=\"pass\">pass".to_owned(),
+        VerdictKind::Pass => format!("<td class=\"pass\">pass<br><small>{actual}</small>"),
         VerdictKind::Skip => format!("<td class=\"skip\">skip<br><small>{step}</small>"),
         VerdictKind::Fail => format!(
             "<td class=\"fail\"><details><summary>fail</summary><code>{step}</code><br>\

@@ -31,5 +31,5 @@ pub use case::{Case, Level, all};
 pub use html::matrix;
 pub use probe::Unusable;
 pub use report::{Report, Verdict, VerdictKind};
-pub use run::{Options, run};
+pub use run::{Options, matches, run};
 pub use version::Version;

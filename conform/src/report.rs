@@ -37,7 +37,7 @@ pub struct Verdict {
     pub step: String,
     /// What the step expected.
     pub expected: String,
-    /// What the server sent instead, with the frame.
+    /// What the server sent instead, with the frame, or what the client did.
     pub actual: String,
     /// The servers under test.
     pub server: String,
@@ -63,16 +63,19 @@ impl Verdict {
     }
 }
 
-/// A line; a failure has three more: the step, what it expected, and what arrived.
+/// A line; a failure has more: the step, if there is one, what was expected, and what arrived.
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, level, about, source, step, expected, actual, .. } = self;
         match self.result {
-            VerdictKind::Pass => write!(f, "pass  {level:<6} {id}"),
+            VerdictKind::Pass if actual.is_empty() => write!(f, "pass  {level:<6} {id}"),
+            VerdictKind::Pass => write!(f, "pass  {level:<6} {id}: {actual}"),
             VerdictKind::Skip => write!(f, "skip  {level:<6} {id}: {step}"),
             VerdictKind::Fail => {
                 writeln!(f, "FAIL  {level:<6} {id}: {about} ({source})")?;
-                writeln!(f, "      step      {step}")?;
+                if !step.is_empty() {
+                    writeln!(f, "      step      {step}")?;
+                }
                 writeln!(f, "      expected  {expected}")?;
                 write!(f, "      actual    {actual}")
             }

@@ -103,8 +103,9 @@ impl Options {
     }
 }
 
-/// Whether a text contains the parts of a pattern in order.
-fn matches(pattern: &str, text: &str) -> bool {
+/// Whether a name contains the parts of a pattern in order; `*` separates them.
+#[must_use]
+pub fn matches(pattern: &str, text: &str) -> bool {
     let mut rest = Some(text);
     for part in pattern.split('*') {
         rest = rest.and_then(|rest| rest.split_once(part)).map(|(_, behind)| behind);

@@ -86,19 +86,29 @@ fn the_embedded_ensemble_conforms() {
     }
 }
 
-/// The cases that fail on a ClickHouse Keeper are those that `docs/KEEPER.md` lists.
+/// The cases that fail on a ClickHouse Keeper are those that `docs/KEEPER.md` lists and the embedded server imitates.
 #[test]
 fn the_differences_of_a_keeper_are_found() {
     let always = [
+        "auth/sasl-keeper",
         "delete/changes-parent",
         "framing/unknown-operation-keeper",
         "handshake/closed-session",
         "handshake/resume-keeper",
         "handshake/unknown-session-keeper",
         "stat/child-deleted",
+        "ttl/created-keeper",
     ];
     for (version, others) in [
-        ("keeper-24.8", &["create/create2-keeper", "watch/keeper-remove"][..]),
+        (
+            "keeper-24.8",
+            &["container/created-keeper", "create/create2-keeper", "watch/keeper-remove"][..],
+        ),
+        (
+            "keeper-26.1",
+            &["container/created-keeper", "persistent/keeper", "persistent/keeper-recursive"],
+        ),
+        ("keeper-26.3", &["container/created-keeper", "persistent/keeper-recursive"]),
         ("keeper-26.6", &["persistent/keeper-recursive"]),
     ] {
         let server = Embedded::start(version);
@@ -346,7 +356,7 @@ fn reports_have_each_case() {
     assert_eq!(junit.matches("<testcase ").count(), verdicts.len());
     assert_eq!(junit.matches("<failure ").count(), junit.matches("</failure>").count());
     let other = Verdict { id: "acl/<new>".to_owned(), ..verdicts[0].clone() };
-    let page = matrix(&[verdicts.clone(), vec![other]]);
+    let page = matrix("A title", &[verdicts.clone(), vec![other]]);
     assert_eq!(page.matches("<tr>").count(), verdicts.len() + 2);
     assert!(page.contains("acl/&lt;new&gt;") && !page.contains("<new>"));
 }

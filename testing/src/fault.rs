@@ -8,8 +8,12 @@ use std::time::Duration;
 
 use docent_protocol::OpCode;
 
+/// Turns a reply, as a frame with its length, into the bytes that the client gets instead: a wrong frame, several, part of
+/// one, or none.
+pub type Rewrite = fn(&[u8]) -> Vec<u8>;
+
 /// The effect of a fault on a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Action {
     /// The request never reaches the server; the connection is cut. (`DROP_BEFORE`)
     DropRequest,
@@ -21,6 +25,8 @@ pub enum Action {
     DelayReply(Duration),
     /// The reply is discarded and the connection stays open: the client waits for ever.
     LoseReply,
+    /// The reply is replaced.
+    RewriteReply(Rewrite),
 }
 
 impl Action {
@@ -33,6 +39,7 @@ impl Action {
             Self::DelayRequest(_) => "DELAY_BEFORE",
             Self::DelayReply(_) => "DELAY_REPLY",
             Self::LoseReply => "LOSE_REPLY",
+            Self::RewriteReply(_) => "REWRITE_REPLY",
         }
     }
 }
@@ -46,7 +53,7 @@ impl Action {
 /// // The second create2 of client A takes effect, and its reply is lost with the connection.
 /// let fault = Fault::drop_reply(OpCode::Create2).nth(2).of("A");
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Fault {
     action: Action,
     op: Option<OpCode>,
@@ -97,6 +104,20 @@ impl Fault {
     #[must_use]
     pub const fn lose_reply(op: OpCode) -> Self {
         Self::new(Action::LoseReply, Some(op))
+    }
+
+    /// Replaces the reply to the next `op`, as a faulty server would. The trace shows the reply of the server.
+    ///
+    /// ```
+    /// use docent_protocol::OpCode;
+    /// use docent_testing::fault::Fault;
+    ///
+    /// // The client gets the reply twice.
+    /// let fault = Fault::rewrite_reply(OpCode::GetData, |reply| reply.repeat(2));
+    /// ```
+    #[must_use]
+    pub const fn rewrite_reply(op: OpCode, rewrite: Rewrite) -> Self {
+        Self::new(Action::RewriteReply(rewrite), Some(op))
     }
 
     /// Hits the `nth` matching request from now on; 1 is the next one.
@@ -207,11 +228,11 @@ mod tests {
     fn a_fault_hits_its_nth_request_and_no_other() {
         let mut table = FaultTable::default();
         table.add(Fault::drop_reply(OpCode::Create2).nth(2).of("A"));
-        let mut ask = |client, op| table.on_request(client, op, None);
+        let mut ask = |client, op| table.on_request(client, op, None).map(Action::name);
         assert_eq!(ask("A", OpCode::Create2), None);
         assert_eq!(ask("B", OpCode::Create2), None);
         assert_eq!(ask("A", OpCode::Delete), None);
-        assert_eq!(ask("A", OpCode::Create2), Some(Action::DropReply));
+        assert_eq!(ask("A", OpCode::Create2), Some("DROP_REPLY"));
         assert_eq!(ask("A", OpCode::Create2), None);
     }
 
@@ -220,9 +241,9 @@ mod tests {
         let mut table = FaultTable::default();
         table.add(Fault::drop_before(OpCode::Create2));
         table.add(Fault::drop_reply(OpCode::Create2));
-        let mut ask = || table.on_request("A", OpCode::Create2, Some("/x"));
-        assert_eq!(ask(), Some(Action::DropRequest));
-        assert_eq!(ask(), Some(Action::DropReply));
+        let mut ask = || table.on_request("A", OpCode::Create2, Some("/x")).map(Action::name);
+        assert_eq!(ask(), Some("DROP_BEFORE"));
+        assert_eq!(ask(), Some("DROP_REPLY"));
         assert_eq!(ask(), None);
     }
 
@@ -248,12 +269,10 @@ mod tests {
     fn a_path_narrows_it_and_a_ping_is_never_meant_by_any() {
         let mut table = FaultTable::default();
         table.add(Fault::new(Action::DropRequest, None).below("/lock"));
-        assert_eq!(table.on_request("A", OpCode::GetData, Some("/other")), None);
-        assert_eq!(table.on_request("A", OpCode::Ping, None), None);
-        assert_eq!(
-            table.on_request("A", OpCode::GetData, Some("/lock/x")),
-            Some(Action::DropRequest)
-        );
+        let mut ask = |op, path| table.on_request("A", op, path).map(Action::name);
+        assert_eq!(ask(OpCode::GetData, Some("/other")), None);
+        assert_eq!(ask(OpCode::Ping, None), None);
+        assert_eq!(ask(OpCode::GetData, Some("/lock/x")), Some("DROP_BEFORE"));
         assert!(table.waiting.is_empty());
     }
 }

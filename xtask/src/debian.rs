@@ -164,11 +164,14 @@ fn environment(groups: &[PathBuf]) -> Result<Vec<(&'static str, OsString)>> {
         ("LIBRARY_PATH", before("LIBRARY_PATH", libraries.iter().cloned())?),
     ];
     environment.extend(java_home.map(|home| ("JAVA_HOME", home.into())));
-    environment.extend(
-        below("usr/share/java")
-            .find(|jars| jars.join("zookeeper.jar").exists())
-            .map(|jars| ("DOCENT_JAVA_LIB", jars.into())),
-    );
+    // The caller's own jars precede those that were fetched.
+    if env::var_os("DOCENT_JAVA_LIB").is_none() {
+        environment.extend(
+            below("usr/share/java")
+                .find(|jars| jars.join("zookeeper.jar").exists())
+                .map(|jars| ("DOCENT_JAVA_LIB", jars.into())),
+        );
+    }
     if let Some(group) = groups.iter().find(|group| group.join("usr/sbin/krb5kdc").exists()) {
         let descriptions = libraries.iter().map(|library| library.join("pkgconfig"));
         environment.push(("PKG_CONFIG_PATH", before("PKG_CONFIG_PATH", descriptions)?));

@@ -224,12 +224,14 @@ fn reply_steps(action: Option<Action>, what: What, whole: Bytes, steps: &mut Vec
         Some(Action::DropReply) => Some("reply dropped + connection cut"),
         Some(Action::LoseReply) => Some("reply lost"),
         Some(Action::DelayReply(_)) => Some("reply delayed"),
+        Some(Action::RewriteReply(_)) => Some("reply rewritten"),
         _ => None,
     };
     steps.push(Step::Record(what, note));
     match action {
         Some(Action::DropReply) => steps.push(Step::Cut),
         Some(Action::LoseReply) => {}
+        Some(Action::RewriteReply(rewrite)) => steps.push(Step::Send(rewrite(&whole).into())),
         Some(Action::DelayReply(delay)) => {
             steps.push(Step::Wait(delay));
             steps.push(Step::Send(whole));

@@ -1,37 +1,31 @@
-//! `docent conform`: conformance tests of servers.
+//! `docent conform`: conformance tests of servers, and of clients.
 
-use std::{fs, path::PathBuf};
+mod client;
+mod output;
 
-use clap::Args;
-use docent_conform::{Level, Options, Report, Unusable, Verdict, VerdictKind, Version};
+use clap::{Args, Subcommand};
+use docent_conform::{Options, Unusable, Version};
+
+use self::output::{Matrix, Outputs};
 
 use crate::{
     exit::{self, CommandResult, Failure},
     output::{print, report},
 };
 
-/// Test whether servers speak ZooKeeper's protocol as ZooKeeper does
+/// Test whether servers speak ZooKeeper's protocol as ZooKeeper does, or what a client does under faults
 ///
 /// Each case sends frames and compares what comes with what a ZooKeeper of the same version sends. Everything happens
 /// below one new node, which is deleted in the end.
 #[derive(Args)]
-#[command(after_long_help = HELP)]
+#[command(after_long_help = HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Conform {
     /// The servers, HOST:PORT; several of one ensemble with commas between them
     #[arg(value_name = "HOST:PORT", required_unless_present = "list", value_delimiter = ',')]
     servers: Vec<String>,
-    /// Run only the cases whose name contains this; `*` stands for any characters
-    #[arg(long, value_name = "PATTERN")]
-    only: Option<String>,
     /// Version of the servers: auto (as they say by `srvr`), 3.4 to 3.10 or 3.8.4, keeper-26.6
     #[arg(long, value_name = "VERSION", default_value = "auto", value_parser = version)]
     version: ServerVersion,
-    /// Write a report; FORMAT is json (an array with an object for each case), junit or html; may be repeated
-    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"])]
-    report: Vec<String>,
-    /// Add the JSON report of another run to the page of `--report html`, as a column; may be repeated
-    #[arg(long, value_name = "FILE")]
-    with: Vec<PathBuf>,
     /// Credentials for the subtree: SCHEME:AUTH, such as digest:user:password
     #[arg(long, value_name = "SCHEME:AUTH", value_parser = credentials)]
     auth: Option<(String, String)>,
@@ -41,12 +35,17 @@ pub(crate) struct Conform {
     /// Also send requests that end some servers for good or lose their data; the address must be said again
     #[arg(long, value_name = "HOST:PORT")]
     harmful: Option<String>,
-    /// List the cases
-    #[arg(long)]
-    list: bool,
-    /// Print the cases that passed or were skipped, too
-    #[arg(long)]
-    all: bool,
+    #[command(flatten)]
+    outputs: Outputs,
+    #[command(subcommand)]
+    other: Option<Other>,
+}
+
+/// What is done instead of the test of a server.
+#[derive(Subcommand)]
+enum Other {
+    Client(client::ConformClient),
+    Matrix(Matrix),
 }
 
 const HELP: &str = "\
@@ -80,53 +79,39 @@ fn parent(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A requested report.
-struct Output<'a> {
-    format: Format,
-    file: &'a str,
-}
-
-#[derive(Clone, Copy)]
-enum Format {
-    Json,
-    JUnit,
-    Html,
-}
-
 impl Conform {
     pub(crate) fn run(self) -> CommandResult {
-        if self.list {
+        match self.other {
+            Some(Other::Client(client)) => return client.run(),
+            Some(Other::Matrix(matrix)) => return matrix.run(),
+            None => {}
+        }
+        if self.outputs.list {
             return list();
         }
-        let outputs = self.outputs()?;
-        let others = self.others()?;
+        let wanted = self.outputs.wanted()?;
         let options = self.options()?;
-        let shown = |verdict: &Verdict| self.all || verdict.result == VerdictKind::Fail;
-        let mut broken_pipe = Ok(());
+        let mut shown = Ok(());
         let ran = docent_conform::run(&options, |verdict| {
-            if broken_pipe.is_ok() && shown(verdict) {
-                broken_pipe = print(&format!("{verdict}\n"));
+            if shown.is_ok() {
+                shown = self.outputs.show(verdict);
             }
         });
         let ran = ran.map_err(|error| match error {
             Unusable::Usage(text) => Failure::usage(text),
             other => Failure::new(exit::NO_SERVER, other),
         })?;
-        broken_pipe?;
-        for output in outputs {
-            output.write(&ran, &others)?;
-        }
+        shown?;
         for left in &ran.left {
             report(format_args!("docent conform: not deleted: {left}"));
         }
-        print(&format!("{ran}\n"))?;
-        Ok(u8::from(ran.failures(Level::Must) > 0))
+        wanted.write(ran)
     }
 
     fn options(&self) -> Result<Options, Failure> {
         let mut options =
             Options::new(self.servers.iter().map(String::as_str)).parent(&*self.parent);
-        if let Some(pattern) = &self.only {
+        if let Some(pattern) = &self.outputs.only {
             options = options.only(pattern);
         }
         if let ServerVersion(Some(version)) = self.version {
@@ -142,48 +127,6 @@ impl Conform {
                 "--harmful {address}: is not the address that is tested; nothing was sent"
             ))),
         }
-    }
-
-    fn outputs(&self) -> Result<Vec<Output<'_>>, Failure> {
-        let pairs = self.report.chunks_exact(2);
-        let outputs = pairs.map(|pair| match pair {
-            [format, file] => match format.as_str() {
-                "json" => Ok(Output { format: Format::Json, file }),
-                "junit" => Ok(Output { format: Format::JUnit, file }),
-                "html" => Ok(Output { format: Format::Html, file }),
-                _ => Err(Failure::usage(format_args!(
-                    "--report {format}: is neither json, junit nor html"
-                ))),
-            },
-            _ => Err(Failure::usage("--report wants FORMAT and FILE")),
-        });
-        outputs.collect()
-    }
-
-    /// Reads the reports of other runs.
-    fn others(&self) -> Result<Vec<Vec<Verdict>>, Failure> {
-        let read = |file: &PathBuf| {
-            let refuse =
-                |why: String| Failure::usage(format_args!("--with {}: {why}", file.display()));
-            let text = fs::read_to_string(file).map_err(|error| refuse(error.to_string()))?;
-            serde_json::from_str(&text).map_err(|error| refuse(format!("no report: {error}")))
-        };
-        self.with.iter().map(read).collect()
-    }
-}
-
-impl Output<'_> {
-    fn write(&self, ran: &Report, others: &[Vec<Verdict>]) -> Result<(), Failure> {
-        let text = match self.format {
-            Format::Json => ran.to_json().map_err(|error| Failure::new(exit::SOFTWARE, error))?,
-            Format::JUnit => ran.to_junit(),
-            Format::Html => {
-                let of_this = std::iter::once(ran.verdicts.clone());
-                docent_conform::matrix(&of_this.chain(others.iter().cloned()).collect::<Vec<_>>())
-            }
-        };
-        let failed = |error| Failure::new(exit::IO, format_args!("{}: {error}", self.file));
-        fs::write(self.file, text).map_err(failed)
     }
 }
 
