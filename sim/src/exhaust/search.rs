@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Schedule, Scope};
+use super::{Schedule, Scope, parallel::thousands};
 use crate::{
     faults::planted,
     run::{Outcome, Watch, specification},
@@ -135,14 +135,6 @@ fn broken(scope: &Scope, is_compared: bool, outcome: &Outcome, taken: &[Choice])
     choices.truncate(end);
     let (scope, plant) = (scope.name.clone(), scope.plan.plant.clone());
     Some(Found { rule, schedule: Schedule { scope, plant, choices } })
-}
-
-/// A number with commas.
-fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut groups: Vec<_> = digits.as_bytes().rchunks(3).map(String::from_utf8_lossy).collect();
-    groups.reverse();
-    groups.join(",")
 }
 
 #[cfg(test)]
