@@ -38,6 +38,9 @@ pub struct Scope {
     /// The planted faults that the search must find.
     #[serde(default)]
     pub finds: Vec<String>,
+    /// The errors with which calls may end although no fault explains them, by the names of their kinds.
+    #[serde(default)]
+    pub errors: Vec<String>,
     /// Everything else. Its seed decides the GUIDs; its delays are not used.
     pub plan: Plan,
 }
@@ -118,7 +121,9 @@ impl Scope {
 
     pub(super) fn director(&self, script: Vec<u8>, known: KnownStates) -> Director {
         let faults = self.faults.iter().map(possible).collect();
-        Director::new(script, known, Arc::new(faults), self.budget)
+        let mut director = Director::new(script, known, Arc::new(faults), self.budget);
+        director.errors.clone_from(&self.errors);
+        director
     }
 }
 

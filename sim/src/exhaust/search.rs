@@ -139,17 +139,34 @@ fn broken(scope: &Scope, is_compared: bool, outcome: &Outcome, taken: &[Choice])
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, HashSet};
+    use std::{
+        collections::{BTreeMap, HashSet},
+        fs,
+    };
 
     use fastrand::Rng;
 
-    use super::{KnownStates, Scope, Watch, thousands};
+    use super::{KnownStates, Scope, Watch, search, thousands};
     use crate::run;
 
     #[test]
     fn numbers_have_commas() {
         let texts = [0, 999, 1_000, 1_234_567].map(thousands);
         assert_eq!(texts, ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    /// Such a scope would prove nothing about what follows the write.
+    #[test]
+    fn a_call_fails_for_a_fault_only() {
+        let text = fs::read_to_string("scopes/watch-1-often.ron").unwrap();
+        let is_refused = |text: &str| {
+            let report = search(&Scope::from_ron(text).unwrap(), None, |_| {});
+            report.found.is_some_and(|found| found.rule.contains("no fault explains it: NoNode"))
+        };
+        assert!(!is_refused(&text));
+        let missing = text.replace("op: Create", "op: Set");
+        assert!(missing != text && is_refused(&missing));
+        assert!(!is_refused(&missing.replace("  plan:", "  errors: [\"NoNode\"],\n  plan:")));
     }
 
     /// Otherwise a run that ends at a known state would lose what follows.

@@ -40,6 +40,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use docent::ErrorKind;
 use docent_protocol::OpCode;
 use docent_testing::server::AppliedChange;
 
@@ -73,6 +74,8 @@ pub(crate) struct Director {
     faults: Arc<Vec<PossibleFault>>,
     /// The number of faults that may still happen.
     budget: usize,
+    /// The errors, by name, with which calls may end although no fault explains them.
+    pub(crate) errors: Vec<String>,
     /// The messages in flight.
     queues: BTreeMap<(usize, Direction), VecDeque<Segment>>,
     /// Whether something has happened since a fault was possible without a message in flight.
@@ -188,6 +191,11 @@ impl Director {
         budget: usize,
     ) -> Self {
         Self { script, known, faults, budget, is_stirred: true, ..Self::default() }
+    }
+
+    /// Whether the scope says that calls may end with this error.
+    pub(super) fn expects(&self, kind: ErrorKind) -> bool {
+        self.errors.contains(&format!("{kind:?}"))
     }
 
     pub(super) fn send(&mut self, connection: usize, direction: Direction, segment: Segment) {
