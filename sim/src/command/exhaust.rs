@@ -42,7 +42,7 @@ struct Arguments {
     /// End the search of each scope after this time
     #[arg(long, value_name = "MINUTES", value_parser = usage::minutes)]
     budget: Option<Duration>,
-    /// Compare the traces with the specification of LockInternals, and with no other rule
+    /// Compare the traces with the specifications of LockInternals and StrictMutex, and with no other rule
     #[arg(long)]
     specification: bool,
     /// Plant a fault into docent, which a scope must find
