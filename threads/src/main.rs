@@ -5,11 +5,6 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
     time::{Duration, Instant},
 };
 
@@ -19,6 +14,11 @@ use docent_threads::{
     scenarios::{PLANTS, SCENARIOS, Scenario},
     search,
 };
+
+use parallel::{in_parallel, thousands};
+
+#[path = "../../sim/src/exhaust/parallel.rs"]
+mod parallel;
 
 const COMMAND: &str = "cargo xtask threads";
 
@@ -89,22 +89,6 @@ fn main() -> ExitCode {
     }
     let failures = if arguments.plants { find_plants(&arguments) } else { search_all(&arguments) };
     ExitCode::from(u8::from(failures > 0))
-}
-
-/// Calls `each` with all items, on all processors, and returns how often it was true.
-fn in_parallel<T: Send>(items: Vec<T>, each: impl Fn(T) -> bool + Sync) -> usize {
-    let (items, count) = (Mutex::new(items.into_iter()), AtomicUsize::new(0));
-    let next = || items.lock().expect("no panic while it is locked").next();
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while let Some(item) = next() {
-                    count.fetch_add(usize::from(each(item)), Ordering::Relaxed);
-                }
-            });
-        }
-    });
-    count.into_inner()
 }
 
 /// Searches the scenarios, each on one processor. Returns how many have failed.
@@ -200,15 +184,4 @@ fn replay(file: &Path) -> Result<ExitCode, String> {
     let failure = report.found.as_ref().map_or("no failure", |found| &found.failure);
     println!("{}: {failure}", scenario.name);
     Ok(ExitCode::from(u8::from(report.found.is_some())))
-}
-
-/// A number with a comma behind each thousand.
-fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let from_the_end = |at: usize| digits.len() - at;
-    let is_behind = |at: usize| at > 0 && from_the_end(at) % 3 == 0;
-    digits
-        .char_indices()
-        .flat_map(|(at, digit)| is_behind(at).then_some(',').into_iter().chain([digit]))
-        .collect()
 }

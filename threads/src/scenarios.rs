@@ -36,12 +36,8 @@ pub const PLANTS: [&str; 3] = ["lock-order-inverted", "slot-released-twice", "wa
 pub const SCENARIOS: [Scenario; 14] = [
     scenario("reply-while-caller-drops", reply_while_caller_drops, &["slot-released-twice"]),
     scenario("wake-up-while-task-sleeps", wake_up_while_task_sleeps, &["wake-up-lost"]),
-    // With three preemptions, it has some millions of schedules.
-    Scenario {
-        quick: 1,
-        full: 2,
-        ..scenario("submit-beside-disconnect", submit_beside_disconnect, &[])
-    },
+    // With two preemptions, it has 100,000 schedules.
+    Scenario { quick: 1, ..scenario("submit-beside-disconnect", submit_beside_disconnect, &[]) },
     scenario("limit-beside-reply", limit_beside_reply, &["lock-order-inverted"]),
     scenario("one-response-two-threads", one_response_two_threads, &[]),
     scenario("event-beside-wait", event_beside_wait, &[]),

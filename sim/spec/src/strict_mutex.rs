@@ -1,7 +1,7 @@
 //! `StrictMutex`: its holder names itself in a record, and renews its claim; a rival waits for the claim of a holder whose
 //! node is gone. The head of recipes/src/locks/strict/mod.rs has the rules, `strict/take.rs` the steps.
 //!
-//! Time is counted here, in units of true time. A claim lasts at most `CLAIM` of them, on the slowest clock; a rival waits
+//! Time is counted here, in units of true time. A claim lasts at most `claim` of them, on the slowest clock; a rival waits
 //! at least as long, on the fastest. Nothing else is assumed: nodes may be deleted at any time, messages take any time. Of
 //! the queue of `lock_internals.rs` only this is left: a contender acts once no older node is there.
 
@@ -11,7 +11,6 @@ use stateright::{Model, Property};
 
 pub use self::{Action::*, Step::*};
 
-pub const CLAIM: u8 = 2; // the duration of a claim, and of the wait for it
 pub type Node = u8; // by the zxid of its creation, which is the fencing token
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -52,7 +51,7 @@ pub struct State {
     pub version: u8,
     pub holder: Option<Node>, // in the record, until it releases
     pub tokens: Vec<Node>,    // of all holders, in their order
-    pub time: u8,
+    pub time: u16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,7 +74,8 @@ pub enum Action {
 pub struct StrictMutex {
     pub clients: usize,
     pub acquires: u8,
-    pub time: u8,
+    pub time: u16,
+    pub claim: u8, // the duration of a claim, and of the wait for it
     pub mistake: &'static str,
 }
 
@@ -118,7 +118,7 @@ impl Model for StrictMutex {
             NodeGone(c) => {
                 let WaitForNode(node) = clients[c].step else { return None };
                 if nodes.contains(&node) { return None }
-                clients[c].step = WaitForClaim(if self.mistake == "waits for half of the claim" { CLAIM / 2 } else { CLAIM });
+                clients[c].step = WaitForClaim(if self.mistake == "waits for half of the claim" { self.claim / 2 } else { self.claim });
             }
             WaitedOut(c) => {
                 if clients[c].step != WaitForClaim(0) { return None }
@@ -127,7 +127,7 @@ impl Model for StrictMutex {
             Send(c) => {
                 let client = &mut clients[c];
                 if !matches!(client.step, NameItself | Held) || client.write.is_some() { return None }
-                client.write = Some(Write { left: CLAIM, version: client.read, is_applied: None });
+                client.write = Some(Write { left: self.claim, version: client.read, is_applied: None });
             }
             Apply(c) => {
                 let client = &mut clients[c];
@@ -144,7 +144,7 @@ impl Model for StrictMutex {
             Hear(c) => {
                 let client = &mut clients[c];
                 let Write { left, version, is_applied } = client.write.take()?;
-                let left = if self.mistake == "counts the claim from the reply" { CLAIM } else { left };
+                let left = if self.mistake == "counts the claim from the reply" { self.claim } else { left };
                 let is_valid = is_applied? && left > 0;
                 client.step = match client.step {
                     NameItself if is_valid => {
@@ -153,8 +153,8 @@ impl Model for StrictMutex {
                     }
                     NameItself => ReadRecord,
                     step => {
-                        let may_renew = !client.has_ended || self.mistake == "renews a claim that has ended";
-                        if is_valid && may_renew { client.claim = client.claim.max(left); }
+                        let is_kept = client.has_ended && self.mistake != "renews a claim that has ended" || self.mistake == "renews nothing";
+                        if is_valid && !is_kept { client.claim = client.claim.max(left); }
                         step
                     }
                 };

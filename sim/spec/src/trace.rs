@@ -7,7 +7,7 @@ use stateright::Model;
 /// The states that a trace may have led to.
 #[derive(Debug)]
 pub struct Trace<M: Model> {
-    model: M,
+    pub model: M,
     /// Whether an action is one that a trace does not show.
     is_hidden: fn(&M::State, &M::Action) -> bool,
     pub states: HashSet<M::State>,

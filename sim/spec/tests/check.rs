@@ -88,7 +88,8 @@ fn two_plain_holds_overlap_on_a_cut_ensemble() {
 #[test]
 fn strict_mutex_keeps_its_invariants() {
     for (clients, acquires, time) in [(2, 3, 5), (3, 3, 2)] {
-        let (broken, states) = broken(StrictMutex { clients, acquires, time, mistake: "" });
+        let (broken, states) =
+            broken(StrictMutex { clients, acquires, time, claim: 2, mistake: "" });
         println!("{clients} {acquires} {time}: {states} states");
         assert_eq!(broken, Vec::<&str>::new());
     }
@@ -108,7 +109,8 @@ fn each_mistake_in_strict_mutex_breaks_an_invariant() {
         ("renews without its node", rise),
         ("acts out of turn", rise),
     ] {
-        let (broken, states) = broken(StrictMutex { clients: 2, acquires: 2, time: 5, mistake });
+        let (broken, states) =
+            broken(StrictMutex { clients: 2, acquires: 2, time: 5, claim: 2, mistake });
         println!("{mistake}: {broken:?} after {states} states");
         assert_eq!(broken, [rule], "{mistake}");
     }

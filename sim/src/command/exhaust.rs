@@ -5,17 +5,12 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
     time::Duration,
 };
 
 use clap::Parser;
 use docent_sim::{
-    exhaust::{Found, Report, Schedule, Scope, search},
+    exhaust::{Found, Report, Schedule, Scope, in_parallel, search},
     run::specification,
     world::catch_panics,
 };
@@ -47,7 +42,7 @@ struct Arguments {
     /// End the search of each scope after this time
     #[arg(long, value_name = "MINUTES", value_parser = usage::minutes)]
     budget: Option<Duration>,
-    /// Compare the traces with the specification of LockInternals, and with no other rule
+    /// Compare the traces with the specifications of LockInternals and StrictMutex, and with no other rule
     #[arg(long)]
     specification: bool,
     /// Plant a fault into docent, which a scope must find
@@ -108,25 +103,10 @@ fn replay(file: &Path) -> Result<ExitCode, String> {
     Ok(ExitCode::from(u8::from(!outcome.is_good())))
 }
 
-/// Calls `each` with all items, on all processors.
-fn in_parallel<T: Send>(items: Vec<T>, each: impl Fn(T) + Sync) {
-    let items = Mutex::new(items.into_iter());
-    let next = || items.lock().expect("no panic while it is locked").next();
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while let Some(item) = next() {
-                    each(item);
-                }
-            });
-        }
-    });
-}
-
 /// Searches all scopes, each on one processor.
 fn search_all(scopes: Vec<Scope>, arguments: &Arguments) -> ExitCode {
-    let (bars, broken) = (MultiProgress::new(), Mutex::new(false));
-    in_parallel(scopes, |scope| {
+    let bars = MultiProgress::new();
+    let broken = in_parallel(scopes, |scope| {
         let bar = bars.add(ProgressBar::new_spinner());
         let report = search(&scope, arguments.budget, |report| {
             bar.set_message(report.to_string());
@@ -134,9 +114,9 @@ fn search_all(scopes: Vec<Scope>, arguments: &Arguments) -> ExitCode {
         });
         bar.finish_and_clear();
         bars.suspend(|| conclude(&report));
-        *broken.lock().expect("no panic while it is locked") |= report.found.is_some();
+        report.found.is_some()
     });
-    ExitCode::from(u8::from(broken.into_inner().expect("no panic while it is locked")))
+    ExitCode::from(u8::from(broken > 0))
 }
 
 /// Prints the result of a search, and keeps the schedule that breaks a rule.
@@ -164,7 +144,6 @@ fn keep(rule: &str, schedule: &Schedule) -> Result<PathBuf, String> {
 
 /// Searches each scope for the planted faults that it must find.
 fn find_plants(scopes: Vec<Scope>, budget: Option<Duration>) -> ExitCode {
-    let missed = AtomicUsize::new(0);
     let with_plant = |scope: Scope| {
         let finds = scope.finds.clone().into_iter();
         finds.map(move |plant| {
@@ -173,17 +152,16 @@ fn find_plants(scopes: Vec<Scope>, budget: Option<Duration>) -> ExitCode {
             scope
         })
     };
-    in_parallel(scopes.into_iter().flat_map(with_plant).collect(), |scope| {
+    let missed = in_parallel(scopes.into_iter().flat_map(with_plant).collect(), |scope| {
         let report = search(&scope, budget, |_| {});
         let text = match &report.found {
             Some(Found { rule, .. }) => format!("after {} schedules: {rule}", report.schedules),
             None => format!("not found: {report}"),
         };
-        missed.fetch_add(usize::from(report.found.is_none()), Ordering::Relaxed);
         let plant = scope.plan.plant.as_deref().unwrap_or_default();
         line(format_args!("{:<26} {plant:<26} {text}", scope.name));
+        report.found.is_none()
     });
-    let missed = missed.into_inner();
     line(format_args!("{missed} planted faults were not found"));
     ExitCode::from(u8::from(missed > 0))
 }

@@ -60,7 +60,7 @@ impl Schedule {
             scope.plan.plant.clone_from(&self.plant);
         }
         let watch = Watch::with_frames();
-        let (outcome, taken) = scope.run(self.choices.clone(), KnownStates::default(), &watch);
+        let (outcome, taken, _) = scope.run(self.choices.clone(), KnownStates::default(), &watch);
         if !taken.iter().map(|(choice, _)| choice).take(self.choices.len()).eq(&self.choices) {
             let scope = &self.scope;
             return Err(format!(

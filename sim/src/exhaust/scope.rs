@@ -8,7 +8,7 @@ use crate::{
     Plan,
     faults::{FaultKind, planted},
     plan,
-    run::{self, Outcome, Watch},
+    run::{self, Outcome, Watch, specification},
     world::{
         core::Core,
         directed::{Choice, Director, KnownStates, PossibleFault},
@@ -38,6 +38,9 @@ pub struct Scope {
     /// The planted faults that the search must find.
     #[serde(default)]
     pub finds: Vec<String>,
+    /// The errors with which calls may end although no fault explains them, by the names of their kinds.
+    #[serde(default)]
+    pub errors: Vec<String>,
     /// Everything else. Its seed decides the GUIDs; its delays are not used.
     pub plan: Plan,
 }
@@ -104,21 +107,29 @@ impl Scope {
         }
     }
 
-    /// Runs the plan with these choices, and the first ones behind them, until a state that is known. Returns all choices.
+    /// Runs the plan with these choices, and the first ones behind them, until a state that is known. Returns all choices, and the
+    /// first record that is no step of the specification, if the history is compared with it.
     pub(super) fn run(
         &self,
         script: Vec<u8>,
         known: KnownStates,
         watch: &Watch,
-    ) -> (Outcome, Vec<Choice>) {
-        let (outcome, director) =
+    ) -> (Outcome, Vec<Choice>, Option<String>) {
+        let (outcome, mut director) =
             run::run_directed(&self.plan, watch, self.director(script, known));
-        (outcome, director.taken)
+        let follower = director.follower.as_mut().map(|follower| {
+            follower.follow(&outcome.history.records);
+            follower.refused().map(str::to_owned)
+        });
+        (outcome, director.taken, follower.flatten())
     }
 
     pub(super) fn director(&self, script: Vec<u8>, known: KnownStates) -> Director {
         let faults = self.faults.iter().map(possible).collect();
-        Director::new(script, known, Arc::new(faults), self.budget)
+        let mut director = Director::new(script, known, Arc::new(faults), self.budget);
+        director.errors.clone_from(&self.errors);
+        director.follower = self.mistake.and_then(|of| specification::follower(&self.plan, of));
+        director
     }
 }
 

@@ -7,10 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Schedule, Scope};
+use super::{Schedule, Scope, parallel::thousands};
 use crate::{
     faults::planted,
-    run::{Outcome, Watch, specification},
+    run::{Outcome, Watch},
     world::directed::{Choice, KnownStates},
 };
 
@@ -96,19 +96,18 @@ impl Scripts {
 /// Runs all schedules of a scope until a rule is broken, or the time is over. A planted fault must break a rule of its own.
 pub fn search(scope: &Scope, limit: Option<Duration>, mut progress: impl FnMut(&Report)) -> Report {
     let (start, known) = (Instant::now(), KnownStates::default());
-    let is_compared = scope.mistake.is_some() && specification::covers(&scope.plan);
-    let watch = if is_compared { Watch::with_frames() } else { Watch::default() };
+    let watch = if scope.mistake.is_some() { Watch::with_frames() } else { Watch::default() };
     let states = || known.lock().unwrap_or_else(PoisonError::into_inner).len();
     let mut report = Report { scope: scope.name.clone(), ..Report::default() };
     let mut scripts = Scripts::default();
     let mut next = Some(Vec::new());
     while let Some(script) = next {
         let from = script.len();
-        let (outcome, taken) = scope.run(script, KnownStates::clone(&known), &watch);
+        let (outcome, taken, refused) = scope.run(script, KnownStates::clone(&known), &watch);
         report.schedules += 1;
         scripts.add(&taken, from);
         (report.took, report.states) = (start.elapsed(), states());
-        report.found = broken(scope, is_compared, &outcome, &taken);
+        report.found = broken(scope, refused, &outcome, &taken);
         if report.found.is_some() || limit.is_some_and(|limit| report.took > limit) {
             break;
         }
@@ -122,13 +121,16 @@ pub fn search(scope: &Scope, limit: Option<Duration>, mut progress: impl FnMut(&
     report
 }
 
-fn broken(scope: &Scope, is_compared: bool, outcome: &Outcome, taken: &[Choice]) -> Option<Found> {
+fn broken(
+    scope: &Scope,
+    refused: Option<String>,
+    outcome: &Outcome,
+    taken: &[Choice],
+) -> Option<Found> {
     let plant = scope.plan.plant.as_deref().and_then(planted::plant_named);
     let breaks = |rule: &&str| plant.is_none_or(|plant| plant.breaks(rule));
     let rule = outcome.history.violations().find(breaks).filter(|_| scope.mistake.is_none());
-    let refused =
-        || specification::refused(&scope.plan, &outcome.history, scope.mistake.unwrap_or_default());
-    let rule = rule.map(str::to_owned).or_else(|| refused().filter(|_| is_compared))?;
+    let rule = rule.map(str::to_owned).or(refused)?;
     let mut choices: Vec<u8> = taken.iter().map(|(choice, _)| *choice).collect();
     // Behind its end, a script goes on with first choices.
     let end = choices.iter().rposition(|choice| *choice > 0).map_or(0, |at| at + 1);
@@ -137,27 +139,36 @@ fn broken(scope: &Scope, is_compared: bool, outcome: &Outcome, taken: &[Choice])
     Some(Found { rule, schedule: Schedule { scope, plant, choices } })
 }
 
-/// A number with commas.
-fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut groups: Vec<_> = digits.as_bytes().rchunks(3).map(String::from_utf8_lossy).collect();
-    groups.reverse();
-    groups.join(",")
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, HashSet};
+    use std::{
+        collections::{BTreeMap, HashSet},
+        fs,
+    };
 
     use fastrand::Rng;
 
-    use super::{KnownStates, Scope, Watch, thousands};
+    use super::{KnownStates, Scope, Watch, search, thousands};
     use crate::run;
 
     #[test]
     fn numbers_have_commas() {
         let texts = [0, 999, 1_000, 1_234_567].map(thousands);
         assert_eq!(texts, ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    /// Such a scope would prove nothing about what follows the write.
+    #[test]
+    fn a_call_fails_for_a_fault_only() {
+        let text = fs::read_to_string("scopes/watch-1-often.ron").unwrap();
+        let is_refused = |text: &str| {
+            let report = search(&Scope::from_ron(text).unwrap(), None, |_| {});
+            report.found.is_some_and(|found| found.rule.contains("no fault explains it: NoNode"))
+        };
+        assert!(!is_refused(&text));
+        let missing = text.replace("op: Create", "op: Set");
+        assert!(missing != text && is_refused(&missing));
+        assert!(!is_refused(&missing.replace("  plan:", "  errors: [\"NoNode\"],\n  plan:")));
     }
 
     /// Otherwise a run that ends at a known state would lose what follows.
@@ -188,25 +199,32 @@ mod tests {
     }
 
     /// All states of a scope, with both orders of moves that commute, or one.
-    fn states(name: &str, leaves_nothing_out: bool) -> HashSet<u64> {
-        let scope = Scope::named(name).unwrap();
+    fn states(scope: &Scope, leaves_nothing_out: bool) -> HashSet<u64> {
+        let watch = if scope.mistake.is_some() { Watch::with_frames() } else { Watch::default() };
         let (known, mut scripts) = (KnownStates::default(), super::Scripts::default());
         let mut next = Some(Vec::new());
         while let Some(script) = next {
             let from = script.len();
             let mut director = scope.director(script, KnownStates::clone(&known));
             director.leaves_nothing_out = leaves_nothing_out;
-            let (_, director) = run::run_directed(&scope.plan, &Watch::default(), director);
+            let (_, director) = run::run_directed(&scope.plan, &watch, director);
             scripts.add(&director.taken, from);
             next = scripts.pop();
         }
         known.lock().unwrap().clone()
     }
 
+    /// With a mistake that is empty, the states are also those of the specification.
     #[test]
     fn moves_that_are_left_out_lose_no_state() {
-        for name in ["mutex-2", "increment-lost-1", "members-3-isolate-1"] {
-            let (all, found) = (states(name, true), states(name, false));
+        for (name, mistake) in [
+            ("mutex-2", None),
+            ("mutex-2", Some("")),
+            ("increment-lost-1", None),
+            ("members-3-isolate-1", None),
+        ] {
+            let scope = Scope { mistake, ..Scope::named(name).unwrap() };
+            let (all, found) = (states(&scope, true), states(&scope, false));
             assert!(all.len() > 1_000);
             assert_eq!(all, found, "{name}");
         }

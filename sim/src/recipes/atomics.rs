@@ -195,6 +195,7 @@ async fn number(worker: &Worker, step: &Step, path: &str, lock: &str) {
         operate!(DistributedAtomicInteger, small)
     };
     worker.say(format!("{:?} of {path}: {result:?}", step.op));
+    worker.explain_end(Some(&result));
     let now = worker.world.now();
     let Additions { calls, reads } = &mut *worker.world.check::<Additions>();
     match (call, result) {
@@ -213,7 +214,7 @@ async fn value(worker: &Worker, step: &Step, path: &str, lock: &str) {
     let expected = match step.op {
         Op::CompareAndSet => match cell.get().await {
             Ok(value) => value.post_value.flatten(),
-            Err(error) => return worker.say(format!("does not read {path}: {error}")),
+            Err(error) => return worker.fails(format_args!("does not read {path}"), &error),
         },
         _ => None,
     };

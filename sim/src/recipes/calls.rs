@@ -145,6 +145,9 @@ impl Worker {
     /// Records the result of a call.
     pub(super) fn record_result(&self, call: usize, result: CallResult) {
         let (session, now) = (self.session_id(), self.world.now());
+        if let CallResult::Failed { kind, .. } = result {
+            self.explain(kind);
+        }
         let Calls(calls) = &mut *self.world.check::<Calls>();
         let recorded = &mut calls[call].result;
         assert!(recorded.is_none(), "a future completes once");

@@ -241,7 +241,7 @@ async fn judge(worker: &Worker) {
 async fn reconfigure(worker: &Worker, member: u8, change: MemberChange) {
     let client = &worker.client;
     if let Err(error) = client.add_auth("digest", b"super:test").await {
-        return worker.say(format!("is not the super user: {error}"));
+        return worker.fails("is not the super user", &error);
     }
     let number = member + 1;
     let server = |role| {
@@ -257,6 +257,6 @@ async fn reconfigure(worker: &Worker, member: u8, change: MemberChange) {
     worker.say(format!("changes the members: {change:?}"));
     match client.reconfig(change, None).await {
         Ok(node) => worker.say(format!("has changed the members: {:#x}", node.stat.mzxid)),
-        Err(error) => worker.say(format!("does not change the members: {error}")),
+        Err(error) => worker.fails("does not change the members", &error),
     }
 }

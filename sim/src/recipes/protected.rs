@@ -115,7 +115,7 @@ async fn create(worker: &Worker, step: &Step) {
     for path in ["/protected", &parent] {
         let made = worker.client.create(path, b"", CreateMode::Persistent).await;
         if let Err(error) = made {
-            worker.say(format!("creates {path}: {error}"));
+            worker.fails(format_args!("creates {path}"), &error);
         }
     }
     let label = format!("n{}-", worker.world.next_number());
@@ -132,7 +132,7 @@ async fn create(worker: &Worker, step: &Step) {
             None
         }
         Some(Err(error)) => {
-            worker.say(format!("does not create {path}: {error}"));
+            worker.fails(format_args!("does not create {path}"), &error);
             None
         }
         Some(Ok(path)) => {

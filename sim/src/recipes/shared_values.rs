@@ -99,7 +99,7 @@ async fn change(worker: &Worker, step: &Step) {
                 let shared = Shared { path: path.clone(), seen: value.versioned_value(), value };
                 worker.memory.with(|values: &mut Values| values.insert(step.number, shared));
             }
-            Some(Err(error)) => return worker.say(format!("{path} does not start: {error}")),
+            Some(Err(error)) => return worker.fails(format_args!("{path} does not start"), &error),
             None => return worker.say(format!("{path} does not start in time")),
         }
     }
@@ -108,6 +108,7 @@ async fn change(worker: &Worker, step: &Step) {
     match (step.op, step.cancel_ms) {
         (Op::Set, None) => {
             let set = value.set_value(new).await;
+            worker.explain_end(Some(&set));
             worker.say(format!("sets {path}: {:?}", set.err().map(|error| error.kind())));
         }
         (Op::Set, Some(ms)) => drop(worker.within(ms, value.set_value(new)).await),

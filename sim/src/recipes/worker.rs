@@ -73,6 +73,26 @@ impl Worker {
         self.world.record(What::Worker { pid, worker, text: text.into() });
     }
 
+    /// Adds a call that has failed to the history. In a scope, a fault must explain it.
+    pub(super) fn fails(&self, what: impl Display, error: &Error) {
+        self.say(format!("{what}: {error}"));
+        self.explain(error.kind());
+    }
+
+    /// Reports a call of a scope that has ended with an error which nothing explains.
+    pub(super) fn explain_end<T>(&self, ended: Option<&Result<T, Error>>) {
+        if let Some(Err(error)) = ended {
+            self.explain(error.kind());
+        }
+    }
+
+    /// Reports an error that nothing in the scope explains: what the scope is about has not happened then.
+    pub(super) fn explain(&self, kind: ErrorKind) {
+        if !self.world.core().explains(self.pid, kind) {
+            self.violation(&format!("a call has failed, and no fault explains it: {kind:?}"));
+        }
+    }
+
     /// Its process, its number and its client.
     pub(super) const fn of(&self) -> (Pid, usize, &Client) {
         (self.pid, self.number, &self.client)
@@ -133,7 +153,7 @@ impl Worker {
         for _ in 0..2 {
             let mut transaction = match guarded() {
                 Ok(transaction) => transaction,
-                Err(error) => return self.say(format!("writes nothing: {error}")),
+                Err(error) => return self.fails("writes nothing", &error),
             };
             match transaction.set_data(register, data.as_bytes(), None).commit().await {
                 Ok(_) => return self.say(format!("has written {register}: {token}")),
@@ -141,10 +161,10 @@ impl Worker {
                 Err(error) if error.kind() == ErrorKind::NoNode => {
                     let created = self.client.create(register, b"", CreateMode::Persistent).await;
                     if let Err(error) = created {
-                        self.say(format!("creates {register}: {error}"));
+                        self.fails(format_args!("creates {register}"), &error);
                     }
                 }
-                Err(error) => return self.say(format!("writes {register}: {error}")),
+                Err(error) => return self.fails(format_args!("writes {register}"), &error),
             }
         }
     }
@@ -190,7 +210,7 @@ impl Worker {
         self.say(format!("deletes {path}"));
         self.world.core().disturbances.invalidated_by_others.insert(path.to_owned());
         if let Err(error) = self.client.delete(path, None).await {
-            self.say(format!("deletes {path}: {error}"));
+            self.fails(format_args!("deletes {path}"), &error);
         }
     }
 
@@ -213,7 +233,7 @@ impl Worker {
         let is_value = path.starts_with("/shared/");
         let data = if is_value { self.world.next_value(path, 0) } else { node.data };
         if let Err(error) = self.client.set_data(path, &data, Some(node.stat.version)).await {
-            self.say(format!("touches {path}: {error}"));
+            self.fails(format_args!("touches {path}"), &error);
         }
     }
 

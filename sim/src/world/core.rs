@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use docent::ErrorKind;
 use docent_testing::server::Ensemble;
 use fastrand::Rng;
 
@@ -71,6 +72,15 @@ pub(super) struct Task {
     /// Until then it is not polled.
     pub(super) starved_until: Nanos,
 }
+
+/// The errors of calls that a fault explains: those of connections and sessions, and of what is lost with a session.
+const IS_BY_FAULT: [ErrorKind; 5] = [
+    ErrorKind::ConnectionLoss,
+    ErrorKind::SessionExpired,
+    ErrorKind::OperationTimeout,
+    ErrorKind::LockLost,
+    ErrorKind::Unanswered,
+];
 
 pub(crate) enum Event {
     /// A task whose poll was put off.
@@ -165,6 +175,14 @@ impl Core {
         apart.iter().filter_map(answer).max()
     }
 
+    /// Whether something explains that a call of a process has failed. Only the director of a scope asks for a reason.
+    pub(crate) fn explains(&self, pid: Pid, kind: ErrorKind) -> bool {
+        let Some(director) = &self.director else { return true };
+        let concerned = &self.disturbances.concerned;
+        let is_concerned = concerned.contains(&None) || concerned.contains(&Some(pid));
+        director.expects(kind) || is_concerned && IS_BY_FAULT.contains(&kind)
+    }
+
     /// Stops polling one task of a process until then.
     pub(crate) fn starve(&mut self, pid: Pid, task: usize, until: Nanos) {
         let mut tasks = self.tasks.values_mut().filter(|task| task.pid == pid);
@@ -187,6 +205,7 @@ impl Core {
 
     /// Notes that a fault concerns a process, or all, until this time.
     pub(crate) fn disturb(&mut self, pid: Option<Pid>, until: Nanos) {
+        self.disturbances.concerned.insert(pid);
         let noted = match pid {
             Some(pid) => &mut self.process_mut(pid).disturbed_until,
             None => &mut self.disturbances.until,

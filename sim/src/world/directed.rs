@@ -26,7 +26,8 @@
 //!   A process is deterministic: its clock, its randomness and its numbers depend on nothing else, and the order of its polls
 //!   neither. So this determines its tasks and timers, what it has sent, and what its workers believe;
 //! * the whole state of the servers, and all changes that they have applied, with their times;
-//! * all messages in flight, and the state of each connection.
+//! * all messages in flight, and the state of each connection;
+//! * if the history is compared with a specification, the states of that which it may have led to.
 //!
 //! No task is ready then, for tasks that a check wakes are polled first. The memory of a check is not part of the state. It
 //! follows from the above, for a check remembers states with their times, and no order of events at different processes at one
@@ -40,6 +41,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use docent::ErrorKind;
 use docent_protocol::OpCode;
 use docent_testing::server::AppliedChange;
 
@@ -47,6 +49,7 @@ use super::{
     World,
     connections::{Arrival, Connection, Direction, Segment},
     core::{Core, Event, TaskId, lock},
+    history::Record,
     time::{Nanos, Pid},
 };
 
@@ -63,6 +66,15 @@ pub(crate) struct PossibleFault {
     pub(crate) begin: Box<dyn Fn(&World) + Send + Sync>,
 }
 
+/// Compares the history of a run with a specification.
+pub(crate) trait Follow: Send {
+    /// Compares the records that are new. Returns a hash of all that they decide about those that follow.
+    fn follow(&mut self, records: &[Record]) -> u64;
+
+    /// The first record that is no step of the specification.
+    fn refused(&self) -> Option<&str>;
+}
+
 /// Takes the choices of one run.
 #[derive(Default)]
 pub(crate) struct Director {
@@ -73,6 +85,10 @@ pub(crate) struct Director {
     faults: Arc<Vec<PossibleFault>>,
     /// The number of faults that may still happen.
     budget: usize,
+    /// Another rule than those of the checks.
+    pub(crate) follower: Option<Box<dyn Follow>>,
+    /// The errors, by name, with which calls may end although no fault explains them.
+    pub(crate) errors: Vec<String>,
     /// The messages in flight.
     queues: BTreeMap<(usize, Direction), VecDeque<Segment>>,
     /// Whether something has happened since a fault was possible without a message in flight.
@@ -190,6 +206,11 @@ impl Director {
         Self { script, known, faults, budget, is_stirred: true, ..Self::default() }
     }
 
+    /// Whether the scope says that calls may end with this error.
+    pub(super) fn expects(&self, kind: ErrorKind) -> bool {
+        self.errors.contains(&format!("{kind:?}"))
+    }
+
     pub(super) fn send(&mut self, connection: usize, direction: Direction, segment: Segment) {
         self.queues.entry((connection, direction)).or_default().push_back(segment);
     }
@@ -276,7 +297,7 @@ impl World {
                 Directed::Moved
             });
         }
-        let state = (is_beyond || cfg!(test)).then(|| core.state(&director, now));
+        let state = (is_beyond || cfg!(test)).then(|| core.state(&mut director, now));
         if is_beyond && state.is_some_and(|state| !lock(&director.known).insert(state)) {
             core.director = Some(director);
             return Directed::Known;
@@ -367,8 +388,10 @@ impl Core {
     }
 
     /// A hash of the state: see the head of this file.
-    fn state(&self, director: &Director, now: Nanos) -> u64 {
+    fn state(&self, director: &mut Director, now: Nanos) -> u64 {
         let mut hasher = DefaultHasher::new();
+        let followed = director.follower.as_mut().map(|of| of.follow(&self.history.records));
+        followed.hash(&mut hasher);
         (now, director.past, director.budget, &director.inputs).hash(&mut hasher);
         let _ = write!(Text(&mut hasher), "{:?}", self.ensemble());
         let mut connections = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::time::{MILLISECOND, Nanos, SECOND};
+use super::time::{MILLISECOND, Nanos, Pid, SECOND};
 
 /// A period: its beginning and its end.
 pub(crate) type Span = (Nanos, Nanos);
@@ -24,6 +24,8 @@ const THROTTLED_FOR: Nanos = 15 * SECOND;
 pub(crate) struct Disturbances {
     /// The end of all faults.
     pub(crate) peace_at: Nanos,
+    /// The processes that faults have concerned; `None`: all of them.
+    pub(crate) concerned: BTreeSet<Option<Pid>>,
     /// The end of the last fault that concerns all processes.
     pub(crate) until: Nanos,
     /// The time after which members give each other up, in milliseconds: the sync limit and two ticks.

@@ -42,6 +42,15 @@ pub enum What {
     },
     /// A rule was broken.
     Violation(String),
+    /// The hold of a strict mutex lasts until then, by its guard; recorded only if the run shows frames.
+    HeldUntil {
+        /// The process of the holder.
+        pid: Pid,
+        /// The path of its lock node.
+        path: String,
+        /// True time.
+        until: Nanos,
+    },
     /// The servers have applied a change; recorded only if the run shows frames.
     Applied {
         /// The path of the node.
@@ -82,6 +91,9 @@ impl fmt::Display for What {
             Self::Finished(pid) => write!(f, "p{pid}: finished"),
             Self::Counted { text, excuse } => write!(f, "no client can exclude: {text} ({excuse})"),
             Self::Violation(text) => write!(f, "VIOLATION: {text}"),
+            Self::HeldUntil { pid, path, until } => {
+                write!(f, "p{pid}: {path} is held until {}.{:09}", until / SECOND, until % SECOND)
+            }
             Self::Applied { path, event, .. } => write!(f, "servers: {event:?} {path}"),
             Self::Frame { pid, member, to_server: true, text, .. } => {
                 write!(f, "p{pid} -> s{member}: {text}")

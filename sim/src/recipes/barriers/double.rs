@@ -58,6 +58,7 @@ async fn round(worker: &Worker, step: &DoubleStep, barrier: &mut DistributedDoub
     let entered = worker.within(step.cancel_ms, entered).await;
     let member = format!("{path}/{}", barrier.member_id());
     worker.say(format!("enters {member}: {entered:?}"));
+    worker.explain_end(entered.as_ref());
     let is_inside = barrier.is_inside();
     if is_inside != matches!(entered, Some(Ok(true))) {
         worker.violation(&format!("{member}: entered {entered:?}, but inside: {is_inside}"));
@@ -79,6 +80,7 @@ async fn round(worker: &Worker, step: &DoubleStep, barrier: &mut DistributedDoub
     });
     let left = worker.within(step.cancel_ms, left).await;
     worker.say(format!("leaves {member}: {left:?}"));
+    worker.explain_end(left.as_ref());
     if barrier.is_inside() {
         worker.violation(&format!("{member} is inside after its leave"));
     }

@@ -49,6 +49,7 @@ async fn set(worker: &Worker, step: &BarrierStep, barrier: &DistributedBarrier) 
     let (path, from) = (barrier.path(), worker.world.now());
     let done = worker.within(step.cancel_ms, barrier.set_barrier()).await;
     worker.say(format!("sets {path}: {done:?}"));
+    worker.explain_end(done.as_ref());
     if matches!(done, Some(Ok(()))) && !was(worker, path, true, from, worker.world.now()) {
         worker.violation(&format!("{path} is set, but was not there"));
     }
@@ -58,6 +59,7 @@ async fn remove(worker: &Worker, step: &BarrierStep, barrier: &DistributedBarrie
     let (path, from) = (barrier.path(), worker.world.now());
     let done = worker.within(step.cancel_ms, barrier.remove_barrier()).await;
     worker.say(format!("removes {path}: {done:?}"));
+    worker.explain_end(done.as_ref());
     if matches!(done, Some(Ok(()))) && !was(worker, path, false, from, worker.world.now()) {
         worker.violation(&format!("{path} is removed, but was always there"));
     }
@@ -80,6 +82,7 @@ async fn wait(
     let waited = worker.within(step.cancel_ms, waited).await;
     let now = worker.world.now();
     worker.say(format!("waits on {path}: {waited:?}"));
+    worker.explain_end(waited.as_ref());
     let core = worker.world.core();
     // A server that lags may show an older state.
     let undisturbed_since = core.undisturbed_since(pid);

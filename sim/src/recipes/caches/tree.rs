@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, pin::Pin, task::Poll};
 
-use docent::CreateMode;
+use docent::{CreateMode, Error};
 
 use super::steps::{TreeOp, TreeStep};
 use crate::recipes::worker::Worker;
@@ -12,12 +12,14 @@ pub(crate) fn path(names: &[u8]) -> String {
     names.iter().fold("/tree".to_owned(), |path, name| format!("{path}/{name}"))
 }
 
+type Request = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+
 /// Sends the changes at once, and waits for their replies.
 pub(crate) async fn run(worker: &Worker, steps: &[TreeStep]) {
     // Ephemeral nodes of the tree stay after the step.
     worker.keep(worker.world.use_path(worker.pid, &path(&[])));
     let client = &worker.client;
-    let mut requests: Vec<Pin<Box<dyn Future<Output = bool> + Send>>> = Vec::new();
+    let mut requests: Vec<Request> = Vec::new();
     for step in steps {
         let path = path(&step.path);
         let value = worker.world.next_value(&path, 0);
@@ -28,21 +30,21 @@ pub(crate) async fn run(worker: &Worker, steps: &[TreeStep]) {
                     _ => CreateMode::Ephemeral,
                 };
                 let created = client.create(&path, &value, mode);
-                requests.push(Box::pin(async { created.await.is_ok() }));
+                requests.push(Box::pin(async { created.await.map(drop) }));
             }
             TreeOp::Set => {
                 let set = client.set_data(&path, &value, None);
-                requests.push(Box::pin(async { set.await.is_ok() }));
+                requests.push(Box::pin(async { set.await.map(drop) }));
             }
             TreeOp::Delete => {
                 let deleted = client.delete(&path, None);
-                requests.push(Box::pin(async { deleted.await.is_ok() }));
+                requests.push(Box::pin(async { deleted.await.map(drop) }));
             }
             TreeOp::Replace => {
                 let mut both = client.transaction();
                 both.delete(&path, None).create(&path, &value, CreateMode::Persistent);
                 let replaced = both.commit();
-                requests.push(Box::pin(async { replaced.await.is_ok() }));
+                requests.push(Box::pin(async { replaced.await.map(drop) }));
             }
         }
     }
@@ -62,7 +64,9 @@ pub(crate) async fn run(worker: &Worker, steps: &[TreeStep]) {
     }
     let mut done = 0;
     for request in requests {
-        done += usize::from(request.await);
+        let changed = request.await;
+        worker.explain_end(Some(&changed));
+        done += usize::from(changed.is_ok());
     }
     worker.say(format!("changes the tree: {done} of {}", steps.len()));
 }

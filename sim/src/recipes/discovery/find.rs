@@ -298,7 +298,7 @@ impl Finder {
         let found = match worker.within(WRITTEN_WITHIN_MS, query).await {
             Some(Ok(found)) => found,
             Some(Err(error)) => {
-                return worker.say(format!("{} is not found: {:?}", self.service, error.kind()));
+                return worker.fails(format_args!("{} is not found", self.service), &error);
             }
             None => return worker.say(format!("{} is not found in time", self.service)),
         };

@@ -135,7 +135,7 @@ fn acknowledge(
             serving.acknowledged(&worker.world, number);
         }
         Some(Err(error)) => {
-            worker.say(format!("change {number} of {registration}: {:?}", error.kind()));
+            worker.fails(format_args!("change {number} of {registration}"), &error);
             if matches!(error.kind(), ErrorKind::BadArguments | ErrorKind::InvalidPath) {
                 worker.violation(&format!("change {number} of {registration}: {error}"));
             }

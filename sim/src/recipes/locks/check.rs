@@ -68,7 +68,7 @@ impl Check for Holds {
                 let hold = belief.believed(view);
                 self.conflicts.judge_bound(view, *id, &hold, || belief.name(), found);
             }
-            self.strict.note(view, *id, belief);
+            self.strict.note(view, *id, belief, found);
         }
         self.waits.look(view, &self.held, found);
         let believed: Vec<_> =

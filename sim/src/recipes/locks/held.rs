@@ -181,8 +181,7 @@ pub(super) fn believe(
         lease: client.session().filter(|lease| lease.session_id() == session),
         guard: Arc::clone(&guard),
     };
-    let overlap = holds.strict.note(&world.view(), id, &belief);
-    overlap.into_iter().for_each(|overlap| found.push(overlap));
+    holds.strict.note(&world.view(), id, &belief, &mut found);
     holds.held.insert(id, belief);
     drop(holds);
     world.record_all(found);

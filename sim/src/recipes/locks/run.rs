@@ -46,7 +46,7 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
     let (object, guards) = match acquired {
         Ok((object, Some(guards))) => (object, guards),
         Ok((_, None)) => return worker.say(format!("does not get {text} in time")),
-        Err(error) => return worker.say(format!("does not get {text}: {error}")),
+        Err(error) => return worker.fails(format_args!("does not get {text}"), &error),
     };
     let hold = |guard: LockGuard, lock: &LockName, end| {
         worker.say(format!("holds {} as {}", name(lock), guard.path()));
@@ -214,7 +214,7 @@ async fn acquire_inner(
             Some(guard)
         }
         Err(error) => {
-            worker.say(format!("does not get {text}: {error}"));
+            worker.fails(format_args!("does not get {text}"), &error);
             None
         }
     }
@@ -248,7 +248,7 @@ async fn write(worker: &Worker, held: &Held, register: &str, is_ordered: bool) {
     let guard = held.guard();
     let token = match guard.fencing_token().await {
         Ok(token) => token,
-        Err(error) => return worker.say(format!("has no token: {error}")),
+        Err(error) => return worker.fails("has no token", &error),
     };
     judge_token(worker, held, token);
     let paths = guard.paths().collect::<Vec<_>>().join(" ");
@@ -278,7 +278,7 @@ async fn let_go(worker: &Worker, held: Held, end: HoldEnd, text: &str) {
         }
         HoldEnd::Release => match guard.release().await {
             Ok(()) => worker.say(format!("has released {text}")),
-            Err(error) => worker.say(format!("releases {text}: {error}")),
+            Err(error) => worker.fails(format_args!("releases {text}"), &error),
         },
         HoldEnd::CancelledRelease => {
             poll_once(guard.release()).await;
@@ -294,7 +294,7 @@ pub(crate) async fn revoke(worker: &Worker, lock: &LockName) {
     worker.say(format!("revokes {first}"));
     let policy = RetryNTimes::new(2, Duration::from_millis(100));
     if let Err(error) = Revoker::attempt_revoke(&worker.client, &policy, &first).await {
-        worker.say(format!("revokes {first}: {error}"));
+        worker.fails(format_args!("revokes {first}"), &error);
     }
 }
 
@@ -306,7 +306,7 @@ pub(crate) async fn set_count(worker: &Worker, number: u8, count: u8) {
         shared.set_count(i32::from(count)).await
     };
     if let Err(error) = set.await {
-        worker.say(format!("sets {}: {error}", count_path(number)));
+        worker.fails(format_args!("sets {}", count_path(number)), &error);
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use docent::runtime::Instant;
+
 use super::belief::Belief;
 use crate::{
     checks::proof::{PROVEN_DRIFT_PPM, work_until},
     world::{
-        check::View,
+        check::{Findings, View},
         core::Core,
         history::What,
         time::{Nanos, Pid},
@@ -22,6 +24,8 @@ struct StrictHold {
     name: String,
     /// The true time of the proven bound, which outlives the process: others rely on it, such as a watchdog.
     until: Nanos,
+    /// The same by the clock of the process.
+    proven_until: Instant,
 }
 
 impl StrictHolds {
@@ -35,20 +39,25 @@ impl StrictHolds {
         self.0.values_mut().for_each(|holds| holds.retain(|_, hold| hold.pid != pid));
     }
 
-    /// Notes until when a hold is proven. Returns a violation if it begins within another one.
-    pub(super) fn note(&mut self, view: &View<'_>, id: u64, belief: &Belief) -> Option<What> {
-        let lock = &belief.parts.first().filter(|_| belief.is_strict())?.lock;
+    /// Notes until when a hold is proven. A violation: it begins within another one.
+    pub(super) fn note(&mut self, view: &View<'_>, id: u64, belief: &Belief, found: &mut Findings) {
+        let Some(part) = belief.parts.first().filter(|_| belief.is_strict()) else { return };
         let now = view.now;
-        let until = work_until(belief.guard.proven_until());
-        let left = until.duration_since(belief.client.now());
+        let proven_until = work_until(belief.guard.proven_until());
+        let left = proven_until.duration_since(belief.client.now());
         let left = u128::from(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
         let core = view.core();
         let rate = u128::try_from(1_000_000 + core.process(belief.pid).drift_ppm());
         let left = left * 1_000_000 / rate.unwrap_or(1_000_000);
         let until = now + u64::try_from(left).unwrap_or(u64::MAX - now);
-        let of_lock = self.0.entry(lock.clone()).or_default();
-        let is_new = !of_lock.contains_key(&id);
-        let hold = StrictHold { pid: belief.pid, name: belief.name(), until };
+        let of_lock = self.0.entry(part.lock.clone()).or_default();
+        let known = of_lock.get(&id).map(|hold| hold.proven_until);
+        let is_new = known.is_none();
+        let hold = StrictHold { pid: belief.pid, name: belief.name(), until, proven_until };
+        if core.shows_frames && until > now && known != Some(proven_until) {
+            let path = belief.guard.path().to_owned();
+            found.push(What::HeldUntil { pid: belief.pid, path, until });
+        }
         let other = of_lock.values().find(|other| is_new && other.until > now).map(|other| {
             let text = format!("{} begins within the hold of {}", hold.name, other.name);
             if is_beyond_drift(&core, other.pid) || is_beyond_drift(&core, belief.pid) {
@@ -58,7 +67,7 @@ impl StrictHolds {
             }
         });
         of_lock.insert(id, hold);
-        other
+        other.into_iter().for_each(|other| found.push(other));
     }
 }
 

@@ -86,7 +86,7 @@ pub(crate) async fn run(worker: &Worker, step: &KeepStep) {
         let pause = step.for_ms / (u64::from(step.sets) + 1);
         let created = worker.within(pause, keeper.created()).await;
         if let Some(Err(error)) = created {
-            worker.say(format!("{id} is not there: {error}"));
+            worker.fails(format_args!("{id} is not there"), &error);
         }
         for _ in 0..step.sets {
             worker.sleep(pause).await;
@@ -140,7 +140,7 @@ async fn close(worker: &Worker, end: CloseKind, id: &str, keeper: Keeper, keepin
 async fn judge_group(worker: &Worker, member: &GroupMember) {
     let view = match worker.within(10_000, member.current_members()).await {
         Some(Ok(view)) => view,
-        Some(Err(error)) => return worker.say(format!("sees no members: {error}")),
+        Some(Err(error)) => return worker.fails("sees no members", &error),
         None => return worker.say("sees no members in time"),
     };
     let now = worker.world.now();

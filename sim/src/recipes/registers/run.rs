@@ -215,5 +215,11 @@ pub(super) async fn use_client(worker: &Worker, step: &ClientStep) {
             let token = worker.client.detach();
             worker.say(format!("detaches: {}", token.is_some()));
         }
+        ClientStep::IsAt(member) => {
+            let server = worker.client.metrics().server.map(|host| host.name);
+            if server != Some(format!("s{member}")) {
+                worker.violation(&format!("is at {server:?}, and not at s{member}"));
+            }
+        }
     }
 }

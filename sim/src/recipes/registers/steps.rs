@@ -103,4 +103,6 @@ pub enum ClientStep {
     Close,
     /// `detach`.
     Detach,
+    /// Checks that the client is at this member.
+    IsAt(usize),
 }

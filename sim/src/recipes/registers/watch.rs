@@ -133,7 +133,7 @@ async fn set(worker: &Worker, target: WatchTarget) -> Option<Watch> {
             Some(Watch { target, path, watcher, lease, state, seen: Vec::new(), is_over: false })
         }
         Err(error) => {
-            worker.say(format!("does not watch {target:?}: {:?}", error.kind()));
+            worker.fails(format_args!("does not watch {target:?}"), &error);
             None
         }
     }

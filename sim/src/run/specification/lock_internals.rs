@@ -1,10 +1,6 @@
-//! The history of a run with frames, compared with the specification of its lock: each request that the servers apply, each
-//! end of a session and each grant must be a step of it. docs/SIMULATION.md says what is compared.
+//! The steps of `LockInternals`: each request that the servers apply, each end of a session and each grant.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Debug,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use docent::EventType;
 use docent_spec::{
@@ -12,79 +8,14 @@ use docent_spec::{
     lock_internals::{Action, Change, Guid, LockInternals, Node, State, Step},
 };
 
-use crate::{
-    plan::Plan,
-    recipes::{
-        locks::{self, LockName, LockStep},
-        step,
-    },
-    world::{
-        history::{History, Record, What},
-        time::Pid,
-    },
+use super::{Steps, digest, shown};
+use crate::world::{
+    history::{Record, What},
+    time::Pid,
 };
 
 /// The path of the lock in the plans that are compared.
 const LOCK: &str = "/mutex-0";
-
-/// Whether the histories of a plan can be compared: one server, and in each process one worker with one mutex.
-#[must_use]
-pub fn covers(plan: &Plan<step::Step>) -> bool {
-    let is_covered = |step: &step::Step| match step {
-        step::Step::Sleep { .. } => true,
-        step::Step::Locks(locks::Step::Lock(LockStep {
-            lock, owner, options, revocable, ..
-        })) => *lock == LockName::Mutex(0) && owner.is_none() && !options.pipelined && !revocable,
-        _ => false,
-    };
-    plan.servers.count == 1
-        && plan.processes.iter().all(|process| match &process.workers[..] {
-            [steps] => steps.iter().all(is_covered),
-            _ => false,
-        })
-}
-
-/// The first step of a history that is no step of the specification, with the states that were possible before it.
-/// `mistake`: one of the specification.
-#[must_use]
-pub fn refused(
-    plan: &Plan<step::Step>,
-    history: &History,
-    mistake: &'static str,
-) -> Option<String> {
-    let is_by_hand =
-        |record: &Record| matches!(&record.what, What::Fault(of) if of.starts_with("Expire"));
-    let model = LockInternals {
-        clients: plan.processes.len(),
-        attempts: u8::MAX,
-        cuts: u8::MAX,
-        renewals: u8::MAX,
-        is_cut: history.records.iter().any(is_by_hand),
-        mistake,
-    };
-    let mut compared = Compared {
-        trace: Trace::new(model, is_hidden),
-        sessions: BTreeMap::new(),
-        guids: BTreeSet::new(),
-        creators: BTreeMap::new(),
-        connected: BTreeSet::new(),
-        shut_down: BTreeSet::new(),
-        applied: BTreeSet::new(),
-    };
-    for (at, record) in history.records.iter().enumerate() {
-        if !compared.follows(record, &history.records[at + 1..]) {
-            let states = shown(compared.trace.states.iter());
-            return Some(format!(
-                "no step of the specification: {record}; possible before it{states}"
-            ));
-        }
-    }
-    None
-}
-
-fn shown<S: Debug>(states: impl Iterator<Item = S>) -> String {
-    states.take(4).map(|state| format!(" | {state:?}")).collect()
-}
 
 /// What a history does not show, and what only leads on: an attempt hears a reply, and is woken. The other hidden actions are
 /// tried where a record may need them: late is soon enough, for they only allow more.
@@ -92,7 +23,7 @@ const fn is_hidden(_: &State, action: &Action) -> bool {
     matches!(action, Action::Hear(_) | Action::Woken(_))
 }
 
-struct Compared {
+pub(super) struct LockSteps {
     trace: Trace<LockInternals>,
     /// The number of each session.
     sessions: BTreeMap<String, (Pid, u8)>,
@@ -108,9 +39,24 @@ struct Compared {
     applied: BTreeSet<String>,
 }
 
-impl Compared {
-    /// Whether a record is a step of the specification, or none of its business.
-    fn follows(&mut self, record: &Record, next: &[Record]) -> bool {
+impl LockSteps {
+    pub(super) fn new(clients: usize, mistake: &'static str) -> Self {
+        let (attempts, cuts, renewals) = (u8::MAX, u8::MAX, u8::MAX);
+        let model = LockInternals { clients, attempts, cuts, renewals, is_cut: false, mistake };
+        Self {
+            trace: Trace::new(model, is_hidden),
+            sessions: BTreeMap::new(),
+            guids: BTreeSet::new(),
+            creators: BTreeMap::new(),
+            connected: BTreeSet::new(),
+            shut_down: BTreeSet::new(),
+            applied: BTreeSet::new(),
+        }
+    }
+}
+
+impl Steps for LockSteps {
+    fn take(&mut self, record: &Record, next: &[Record]) -> bool {
         match &record.what {
             What::Frame { pid, to_server: true, text, .. } => self.request(*pid, text, next),
             What::Frame { pid, text, .. } => self.reply(*pid, text),
@@ -120,12 +66,25 @@ impl Compared {
             What::Worker { pid, text, .. } => self.says(*pid, text),
             What::Fault(text) => {
                 self.shut_down.extend(killed(text));
+                // From then on, a session may end although its client believes that it lives.
+                self.trace.model.is_cut |= text.starts_with("Expire");
                 true
             }
             _ => true,
         }
     }
 
+    fn digest(&self) -> u64 {
+        let seen = (&self.sessions, &self.guids, &self.creators, &self.connected);
+        digest(&self.trace.states, (seen, &self.shut_down, &self.applied))
+    }
+
+    fn shown(&self) -> String {
+        shown(&self.trace.states)
+    }
+}
+
+impl LockSteps {
     fn request(&mut self, pid: Pid, text: &str, next: &[Record]) -> bool {
         if text.starts_with("connect ") {
             if self.connected.insert(pid) {
