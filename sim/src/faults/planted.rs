@@ -78,7 +78,7 @@ pub const PLANTS: &[Plant] = &[
     plant("group-misses-a-member", 1_600, "a member of a group does not see the first other one"),
     plant("guarded-without-check", 1_600, "a guarded transaction checks another node"),
     plant("swap-without-version", 50, "a write by version replaces any version"),
-    plant("repeated-by-version", 2_000, "a write by version is repeated whatever its node shows"),
+    plant("repeated-by-version", 50, "a write by version is repeated whatever its node shows"),
     plant("value-goes-back", 2_000, "a SharedValue takes an older value for a newer one"),
     plant("value-not-read-again", 650, "a SharedValue does not repeat a failed read"),
     plant("never-returns", 50, "a client stays at a server that it does not prefer"),
