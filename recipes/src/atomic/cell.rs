@@ -96,14 +96,14 @@ impl Cell {
                     (missing_parents, create_parents_first) = (true, true);
                     continue;
                 }
-                _ if error.outcome() == Outcome::Unknown => {
-                    if self.is_overtaken(before, &error, data).await? {
-                        return Ok(Write::LostRace);
-                    }
-                }
                 _ => {}
             }
             missing_parents = false;
+            if error.outcome() == Outcome::Unknown
+                && self.is_overtaken(before, &error, data).await?
+            {
+                return Ok(Write::LostRace);
+            }
             retry.pause(error).await?;
         }
     }
