@@ -234,7 +234,10 @@ impl Frozen {
         signal("-STOP", process_id);
         let since = Instant::now();
         while !is_stopped(process_id) {
-            assert!(since.elapsed() < Duration::from_secs(30), "process {process_id} does not stop");
+            assert!(
+                since.elapsed() < Duration::from_secs(30),
+                "process {process_id} does not stop"
+            );
             std::thread::sleep(Duration::from_millis(1));
         }
         Self(process_id)
