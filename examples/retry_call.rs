@@ -5,24 +5,26 @@
 use std::time::Duration;
 
 use docent::retry::ExponentialBackoffRetry;
-use docent::{Client, CreateMode, CreateOptions, Error, OpCode, Outcome};
+use docent::{Client, CreateMode, CreateOptions, Error, OpCode, Outcome, Stat};
 use docent_testing::{TestingServer, fault::Fault, tap::Tap};
 
 const PATH: &str = "/examples/retry-call";
 
 /// Writes with the version that was read. After a lost reply, another read shows whether the write was applied.
-async fn set(client: &Client, text: &[u8], version: i32) -> Result<&'static str, Error> {
+async fn set(client: &Client, text: &[u8], seen: &Stat) -> Result<&'static str, Error> {
     let policy = ExponentialBackoffRetry::new(Duration::from_millis(50), 5);
     loop {
-        match client.retry(&policy, || client.set_data(PATH, text, Some(version))).await {
+        match client.retry(&policy, || client.set_data(PATH, text, Some(seen.version))).await {
             Ok(_) => return Ok("applied, with a reply"),
             Err(error) if error.outcome() == Outcome::Unknown => {}
             Err(error) => return Err(error),
         }
         let now = client.retry(&policy, || client.get_data(PATH)).await?;
-        match now.stat.version - version {
-            0 => println!("not applied yet"),
-            1 if now.data == text => return Ok("applied, without a reply"),
+        // The versions of a node that was created anew begin again at 0.
+        let is_same = now.stat.czxid == seen.czxid;
+        match now.stat.version - seen.version {
+            0 if is_same => println!("not applied yet"),
+            1 if is_same && now.data == text => return Ok("applied, without a reply"),
             _ => return Ok("another client has written since: read and decide"),
         }
     }
@@ -45,8 +47,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("read, at the third attempt: {}", String::from_utf8_lossy(&node.data));
 
     tap.inject(Fault::drop_reply(OpCode::SetData));
-    println!("two: {}", set(&client, b"two", node.stat.version).await?);
+    println!("two: {}", set(&client, b"two", &node.stat).await?);
+    let seen = Stat { version: node.stat.version + 1, ..node.stat };
     tap.inject(Fault::drop_before(OpCode::SetData));
-    println!("three: {}", set(&client, b"three", node.stat.version + 1).await?);
+    println!("three: {}", set(&client, b"three", &seen).await?);
     Ok(client.close().await?)
 }

@@ -84,6 +84,7 @@ mod sent_creates;
 mod settle;
 pub mod shared;
 mod state_changes;
+mod swap;
 mod timer;
 
 pub use acl_provider::{AclProvider, DefaultAclProvider};

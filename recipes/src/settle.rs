@@ -1,4 +1,4 @@
-//! Reads that are not older than their call, and what became of a blind write whose reply was lost.
+//! Reads that are not older than their call, and what became of a write whose reply was lost.
 //!
 //! A member that lags behind shows an older state: a node that is missing there may have been created long ago. A `sync`
 //! brings a member up to its leader, but a leader that has lost its majority answers `sync` and reads from its tree
@@ -9,6 +9,7 @@
 
 use std::future::Future;
 
+use docent_protocol::Stat;
 use docent_session::{Client, Error, ErrorKind, Node, Outcome, retry::RetryPolicy};
 
 use crate::protection::split;
@@ -79,19 +80,29 @@ pub(crate) async fn get_if_exists(client: &Client, path: &str) -> Result<Option<
     }
 }
 
-/// The `pzxid` of the nearest ancestor that exists: since then, nothing on the way from it to `path` was created or
-/// deleted. The greatest zxid if there is none, as under a chroot that is missing.
+/// The last zxid at which a missing node may have been created or deleted: the `pzxid` of the nearest ancestor that exists,
+/// since it knows of each child that was created or deleted on the way to `path`; its `czxid` if it never had that child.
+/// The greatest zxid if there is no ancestor, as under a chroot that is missing.
 async fn last_change_above(client: &Client, mut path: &str) -> Result<i64, Error> {
     while path != "/" {
         path = split(path).0;
         if let Some(ancestor) = client.exists(path).await? {
-            return Ok(ancestor.pzxid);
+            let keeps_all = keeps_all_children(&ancestor);
+            return Ok(if keeps_all { ancestor.czxid } else { ancestor.pzxid });
         }
     }
     Ok(i64::MAX)
 }
 
-/// The session before a blind write.
+/// Whether no child of a node was ever deleted. Its `cversion` counts creates and deletes, though not the creates of the nodes
+/// that a server comes with, whose `czxid` is 0.
+///
+/// Source: `DataNode.copyStat`.
+const fn keeps_all_children(stat: &Stat) -> bool {
+    stat.czxid != 0 && stat.cversion == stat.num_children
+}
+
+/// The session before a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BeforeWrite {
     session_id: i64,
@@ -105,11 +116,28 @@ impl BeforeWrite {
         Some(Self { session_id: token.session_id(), zxid: token.last_zxid() })
     }
 
+    /// The same before a write that is to replace the state of this zxid, which an earlier session may have seen.
+    pub(crate) fn of(client: &Client, mzxid: i64) -> Option<Self> {
+        let before = Self::now(client)?;
+        Some(Self { zxid: before.zxid.max(mzxid), ..before })
+    }
+
     /// Whether the write was not applied: the last change of what it writes, as [`read_after_loss`] has seen it, is older.
     /// It then may be repeated, and undoes no later write of another client. Only in the same session: a server may still
     /// apply a request of an earlier one.
     pub(crate) fn is_unchanged(before: Option<Self>, client: &Client, last_change: i64) -> bool {
         let session_id = client.session().map(|session| session.session_id());
         before.is_some_and(|it| session_id == Some(it.session_id) && last_change <= it.zxid)
+    }
+
+    /// Whether a node that exists now was not created and deleted since.
+    pub(crate) async fn is_first(
+        before: Option<Self>,
+        client: &Client,
+        path: &str,
+    ) -> Result<bool, Error> {
+        let parent = client.exists(split(path).0).await?;
+        let Some((before, parent)) = before.zip(parent) else { return Ok(false) };
+        Ok(parent.czxid <= before.zxid && keeps_all_children(&parent))
     }
 }

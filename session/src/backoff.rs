@@ -9,7 +9,7 @@ const SHORTEST_DELAY: Duration = Duration::from_millis(1);
 ///
 /// The first reconnect follows after at most `first`. Then all servers are tried in turn. Then there are delays that
 /// double from `first` to `max`, each reduced by a random part of up to one half. While there is a session, no delay is
-/// longer than an eighth of its timeout (at least 10 ms), or longer than half of the rest of it.
+/// longer than an eighth of its timeout, or longer than half of the rest of it, unless that is less than 10 ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     first: Duration,

@@ -110,3 +110,41 @@ fn a_record_has_each_change_of_a_node_once() {
     assert_eq!(changes[1].node.as_ref().unwrap().0, "x");
     assert!(b.machine.take_changes().is_empty());
 }
+
+/// The disks of all members stall.
+#[test]
+fn a_stalled_disk_delays_writes_and_answers_pings() {
+    for servers in [1, 3] {
+        let mut b = Bench::new(Config { servers, ..Config::default() });
+        let (id, ..) = b.connect_to(servers - 1);
+        assert_eq!(b.create(id, "/a", 0), ErrorCode::Ok);
+        let (other, ..) = b.connect_to(0);
+        b.machine.stall_disks(b.now, true);
+        assert_eq!(b.set(id, "/a", b"new"), None);
+        assert!(b.ping(other));
+        b.advance(ms(500));
+        assert_eq!(b.machine.node("/a").unwrap().0, "x");
+        b.machine.stall_disks(b.now, false);
+        assert_eq!(b.answers(id).len(), 1, "the reply to the write");
+        assert_eq!(b.machine.node("/a").unwrap().0, "new");
+    }
+}
+
+/// A rolling upgrade: members of several versions.
+#[test]
+fn an_upgraded_member_knows_operations_that_the_others_do_not() {
+    let mut b = Bench::new(Config { servers: 3, version: Version::V3_5, ..Config::default() });
+    b.machine.set_version(1, Version::V3_9);
+    let add = AddWatchRequest { path: "/a".into(), mode: AddWatchMode::Persistent };
+    let (id, ..) = b.connect_to(1);
+    assert_eq!(b.err(id, OpCode::AddWatch, &add), ErrorCode::Unimplemented, "it runs");
+    b.machine.stop_member(b.now, 1);
+    b.machine.set_version(1, Version::V3_9);
+    b.machine.start_member(b.now, 1);
+    let (id, ..) = b.connect_to(1);
+    assert_eq!(b.err(id, OpCode::AddWatch, &add), ErrorCode::Ok);
+    let (other, ..) = b.connect_to(0);
+    assert_eq!(b.create(other, "/a", 0), ErrorCode::Ok);
+    assert_eq!(b.events(id).len(), 1);
+    assert_eq!(b.err(other, OpCode::AddWatch, &add), ErrorCode::Unimplemented);
+}

@@ -1,7 +1,7 @@
 //! The node of an atomic value: reads, and writes that are applied at most once.
 //!
-//! A write is repeated only with the version that it was first sent with: the server applies it at most once. Its
-//! outcome stays unknown unless a reply, or data of another writer in the next version, settles it.
+//! A write without a reply is repeated if the node was not changed since. Otherwise its outcome stays unknown, unless data
+//! of another writer in its place settle it.
 
 use bytes::Bytes;
 use docent_protocol::CreateMode;
@@ -13,7 +13,8 @@ use crate::{
     options::LockOptions,
     parents::{LastNode, create_parents},
     planted,
-    settle::{BeforeWrite, get_if_exists, read_after_loss},
+    settle::{BeforeWrite, after_loss, get_if_exists, read_after_loss},
+    swap::{Seen, swap},
 };
 
 /// The node of an atomic value.
@@ -54,30 +55,24 @@ impl Cell {
         }
     }
 
-    /// Sends setData (5) with the version that was read, again after a lost reply: the version makes the server apply
-    /// it at most once.
     async fn set(&self, seen: &Node, data: &[u8]) -> Result<Write, Error> {
-        let mut lost = Lost::new(self);
-        loop {
-            let version = Some(seen.stat.version);
-            let Err(error) = self.client.set_data(&self.path, data, version).await else {
-                return Ok(Write::Applied);
-            };
-            if let ErrorKind::BadVersion | ErrorKind::NoNode = error.kind() {
-                let Some(unknown) = lost.error else { return Ok(Write::LostRace) };
-                if planted::is("increment-repeated") {
-                    return Ok(Write::LostRace);
-                }
-                return self.settle(unknown, Some(seen), data).await;
-            }
-            lost.pause(error).await?;
+        let policy = &*self.options.retry_policy;
+        let seen = Seen { mzxid: seen.stat.mzxid, version: seen.stat.version };
+        match swap(&self.client, policy, &self.path, seen, data).await {
+            Ok(Some(_)) => Ok(Write::Applied),
+            Ok(None) => Ok(Write::LostRace),
+            Err(error) => match error.outcome() {
+                Outcome::NotApplied if error.kind() == ErrorKind::NoNode => Ok(Write::LostRace),
+                Outcome::Unknown if planted::is("increment-repeated") => Ok(Write::LostRace),
+                _ => Err(error),
+            },
         }
     }
 
-    /// Sends create2 (15), with parents like a lock node, again after a lost reply.
+    /// Sends create2 (15), with parents like a lock node; after a lost reply, again if nothing was created or deleted since.
     pub(super) async fn create(&self, data: &[u8]) -> Result<Write, Error> {
-        let mut lost = Lost::new(self);
-        let mut create_parents_first = false;
+        let mut retry = RetryLoop::new(&self.client, &*self.options.retry_policy);
+        let (mut missing_parents, mut create_parents_first) = (false, false);
         loop {
             if std::mem::take(&mut create_parents_first) {
                 let parents = self.options.parents();
@@ -86,27 +81,30 @@ impl Cell {
                 if let Err(error) = created {
                     create_parents_first = true;
                     // A parent is not the value.
-                    lost.pause(self.not_applied(error)).await?;
+                    retry.pause(self.not_applied(error)).await?;
                     continue;
                 }
             }
             let acl = self.options.parents().acls.of(&self.path);
             let mode = CreateMode::Persistent;
+            let before = BeforeWrite::now(&self.client);
             let created = create::create(&self.client, &self.path, data, mode, acl).await;
             let Err(error) = created else { return Ok(Write::Applied) };
             match error.kind() {
-                ErrorKind::NodeExists => {
-                    let Some(unknown) = lost.error else { return Ok(Write::LostRace) };
-                    return self.settle(unknown, None, data).await;
+                ErrorKind::NodeExists => return Ok(Write::LostRace),
+                ErrorKind::NoNode if !missing_parents => {
+                    (missing_parents, create_parents_first) = (true, true);
+                    continue;
                 }
-                ErrorKind::NoNode if !lost.missing_parents => {
-                    (lost.missing_parents, create_parents_first) = (true, true);
-                }
-                _ => {
-                    lost.missing_parents = false;
-                    lost.pause(error).await?;
-                }
+                _ => {}
             }
+            missing_parents = false;
+            if error.outcome() == Outcome::Unknown
+                && self.is_overtaken(before, &error, data).await?
+            {
+                return Ok(Write::LostRace);
+            }
+            retry.pause(error).await?;
         }
     }
 
@@ -145,79 +143,52 @@ impl Cell {
         }
     }
 
-    /// Finds out what became of a write whose reply was lost, and whose repetition was refused. Sends getData (4), which
-    /// sees at least the state that refused the repetition.
-    async fn settle(&self, lost: Error, seen: Option<&Node>, data: &[u8]) -> Result<Write, Error> {
-        let node = self.read().await.map_err(|later| self.unknown(&lost, later))?;
-        let Some(Node { data: current, stat, .. }) = node else {
-            return Err(lost.with_detail("the node was deleted since"));
-        };
-        let is_next = match seen {
-            Some(seen) => {
-                stat.czxid == seen.stat.czxid && stat.version == seen.stat.version.wrapping_add(1)
-            }
-            None => stat.version == 0,
-        };
-        if is_next && *current != *data {
-            debug!(path = self.path, "another client was faster than the write of the lost reply");
-            return Ok(Write::LostRace);
+    /// Finds out what became of a create without a reply: whether another client's node is there instead. If not, it may be
+    /// repeated. The lost error, if the create may have been applied.
+    async fn is_overtaken(
+        &self,
+        before: Option<BeforeWrite>,
+        lost: &Error,
+        data: &[u8],
+    ) -> Result<bool, Error> {
+        let read = || get_if_exists(&self.client, &self.path);
+        let policy = &*self.options.retry_policy;
+        let (node, last_change) =
+            read_after_loss(&self.client, policy, &self.path, read, |node| node.stat.czxid).await?;
+        if BeforeWrite::is_unchanged(before, &self.client, last_change) {
+            return Ok(false);
         }
-        let detail = if is_next {
-            "the node has the written value, which another client may have written too"
-        } else {
-            "the node was changed further since"
+        let detail = match node {
+            None => "the node was deleted since",
+            Some(node) if node.stat.version != 0 => "the node was changed further since",
+            Some(node) if *node.data == *data => {
+                "the node has the written value, which another client may have written too"
+            }
+            Some(_) => {
+                let is_first = BeforeWrite::is_first(before, &self.client, &self.path).await;
+                if is_first.map_err(|error| after_loss(error, &self.path))? {
+                    debug!(
+                        path = self.path,
+                        "another client was faster than the create of the lost reply"
+                    );
+                    return Ok(true);
+                }
+                "the node may have been created anew since"
+            }
         };
-        Err(lost.with_detail(detail))
+        Err(lost.clone().with_detail(detail))
     }
 
     /// An error of a request that does not change the value.
     pub(super) fn not_applied(&self, error: Error) -> Error {
-        self.with_outcome(error, Outcome::NotApplied)
-    }
-
-    /// The error of a later request, when an earlier write has an unknown outcome.
-    fn unknown(&self, write: &Error, later: Error) -> Error {
-        debug!(path = self.path, %write, %later, "the outcome of a write stays unknown");
-        self.with_outcome(later, Outcome::Unknown)
-    }
-
-    fn with_outcome(&self, error: Error, outcome: Outcome) -> Error {
-        if error.outcome() == outcome {
+        if error.outcome() == Outcome::NotApplied {
             return error;
         }
-        Error::new(error.kind(), outcome).with_path(&self.path).caused_by(error)
+        Error::new(error.kind(), Outcome::NotApplied).with_path(&self.path).caused_by(error)
     }
 
     /// The data of a node; shares its memory.
     pub(super) fn data(node: Option<&Node>) -> Option<Bytes> {
         node.map(|node| node.data.clone())
-    }
-}
-
-/// The attempts of one write, and the first of its errors with an unknown outcome.
-struct Lost<'a> {
-    cell: &'a Cell,
-    retry: RetryLoop<'a>,
-    error: Option<Error>,
-    /// Whether the parents were missing at the last create.
-    missing_parents: bool,
-}
-
-impl<'a> Lost<'a> {
-    fn new(cell: &'a Cell) -> Self {
-        let retry = RetryLoop::new(&cell.client, &*cell.options.retry_policy);
-        Self { cell, retry, error: None, missing_parents: false }
-    }
-
-    /// Waits before the next attempt. An error without one has the outcome of all attempts together.
-    async fn pause(&mut self, error: Error) -> Result<(), Error> {
-        if error.outcome() == Outcome::Unknown && self.error.is_none() {
-            self.error = Some(error.clone());
-        }
-        let unknown = self.error.clone();
-        self.retry.pause(error).await.map_err(|last| match unknown {
-            Some(unknown) => self.cell.unknown(&unknown, last),
-            None => last,
-        })
     }
 }

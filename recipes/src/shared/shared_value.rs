@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use docent_protocol::CreateMode;
+use docent_protocol::{CreateMode, Stat};
 use docent_session::{
     Client, ConnectionState, Error, ErrorKind, Latest, Outcome, Watcher,
     retry::{RetryLoop, RetryPolicy},
@@ -23,7 +23,8 @@ use crate::{
     parents::{LastNode, create_parents},
     planted,
     select::{Either, select},
-    settle::{BeforeWrite, after_loss, get_if_exists, read_after_loss},
+    settle::{BeforeWrite, get_if_exists, read_after_loss},
+    swap::{Seen, swap},
 };
 
 /// The pause before a failed read is first repeated; each later one is twice as long, up to [`MAX_PAUSE`].
@@ -210,36 +211,25 @@ impl SharedValue {
     }
 
     /// Writes the value if `previous` is still the current version; if not, reads the newer value and returns false.
-    /// Sends setData (5) with that version, and getData (4) after a `BadVersion`.
+    /// Sends setData (5) with that version, and getData (4) after a `BadVersion`. After a lost reply, it reads and repeats
+    /// as [`set_value`](Self::set_value) does; false if another client has written the next version.
     ///
     /// # Errors
     ///
-    /// As [`set_value`](Self::set_value). When a reply is lost, the retry may return false although the first attempt
-    /// has written the value: compare the value.
+    /// Those of the session, after retries. The outcome is `Unknown` if the value may have been written: after a lost
+    /// reply, the node has the new value, which another client may have written too, was written further, or was deleted.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the value may have been written.
     ///
-    /// Source: `SharedValue.trySetValue`.
+    /// Source: `SharedValue.trySetValue`, which repeats it in any case, and then returns false if the first was applied.
     pub async fn try_set_value(
         &self,
         previous: &VersionedValue,
         value: impl Into<Bytes>,
     ) -> Result<bool, Error> {
-        let version = Some(previous.version).filter(|_| !planted::is("swap-without-version"));
-        match self.inner.try_set(value.into(), version).await {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::BadVersion => {
-                let read = self.inner.read_value().await.map_err(|later| match error.outcome() {
-                    Outcome::Unknown => after_loss(later, &self.inner.path),
-                    Outcome::NotApplied => later,
-                });
-                self.inner.update(read?);
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
+        self.inner.try_set(value.into(), previous).await
     }
 }
 
@@ -279,7 +269,7 @@ impl Inner {
         let mut retry = RetryLoop::new(&self.client, &*self.policy);
         loop {
             let before = BeforeWrite::now(&self.client);
-            let error = match self.write(&value, None).await {
+            let error = match self.write(&value).await {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
@@ -303,13 +293,18 @@ impl Inner {
         }
     }
 
-    /// With a version, the server applies it at most once.
-    async fn try_set(&self, value: Bytes, version: Option<i32>) -> Result<(), Error> {
-        self.client.retry_idempotent(&*self.policy, || self.write(&value, version)).await
+    async fn try_set(&self, value: Bytes, previous: &VersionedValue) -> Result<bool, Error> {
+        let seen = Seen { mzxid: previous.mzxid, version: previous.version };
+        let written = swap(&self.client, &*self.policy, &self.path, seen, &value).await?;
+        self.update(match written {
+            Some(Stat { mzxid, version, .. }) => VersionedValue { mzxid, version, value },
+            None => self.read_value().await?,
+        });
+        Ok(written.is_some())
     }
 
-    async fn write(&self, value: &Bytes, version: Option<i32>) -> Result<(), Error> {
-        let stat = self.client.set_data(&self.path, value, version).await?;
+    async fn write(&self, value: &Bytes) -> Result<(), Error> {
+        let stat = self.client.set_data(&self.path, value, None).await?;
         let (mzxid, version) = (stat.mzxid, stat.version);
         self.update(VersionedValue { mzxid, version, value: value.clone() });
         Ok(())

@@ -427,7 +427,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             return Duration::MAX;
         }
         let left = self.expires_at().map_or(Duration::MAX, |end| end.duration_since(now));
-        self.timeouts.pause.min((left / 2).max(left.min(MIN_PAUSE)))
+        self.timeouts.pause.min((left / 2).max(MIN_PAUSE))
     }
 
     /// Ends the session if there was no contact with the quorum for too long.

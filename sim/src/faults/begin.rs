@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use docent_protocol::Perms;
 use docent_session::planted;
-use docent_testing::server::Ensemble;
+use docent_testing::server::{Ensemble, Version};
 
 use super::{Direction, Fault, FaultKind, Flow, KillKind};
 use crate::world::{World, disturbances::Apart, history::What, process::Death, time::MILLISECOND};
@@ -56,6 +56,7 @@ impl World {
         core.puts_off_one_in = 0;
         core.network.spikes_one_in = 0;
         core.severed_at_grant.clear();
+        core.network.names.clear();
         core.heal_links(now);
         let peace = self.now();
         core.disturbances.until = peace;
@@ -65,6 +66,8 @@ impl World {
         core.with_servers(now, |servers, now| {
             servers.heal_all(now);
             servers.throttle(0);
+            servers.stall_disks(now, false);
+            servers.set_full(None);
             for member in 0..members {
                 servers.resume_member(now, member, false);
                 servers.set_lag(now, member, false);
@@ -92,6 +95,12 @@ impl World {
     fn renew_until_given_up(&self, member: usize, for_ms: u64) {
         let limit_ms = self.core().disturbances.sync_limit_ms;
         self.renew_apart(member, for_ms.min(limit_ms));
+    }
+
+    /// One of the nodes of the recipes, if there are any.
+    fn some_path(&self, node: u16) -> Option<String> {
+        let mut nodes = self.core().paths();
+        (!nodes.is_empty()).then(|| nodes.swap_remove(usize::from(node) % nodes.len()))
     }
 
     fn note_cut(&self, for_ms: u64) {
@@ -173,6 +182,49 @@ impl World {
                 let Some(member) = self.member(member) else { return };
                 self.renew_until_given_up(member, for_ms);
                 self.lasts_there(for_ms, move |servers, now, on| stop(servers, now, member, on));
+            }
+            FaultKind::Upgrade { member, ref version, for_ms } => {
+                let Some(version) = Version::from_number(version) else { return };
+                self.renew_until_given_up(member, for_ms);
+                self.lasts_there(for_ms, move |servers, now, on| {
+                    stop(servers, now, member, on);
+                    if on {
+                        servers.set_version(member, version);
+                    }
+                });
+            }
+            FaultKind::StallDisks { for_ms } => {
+                let limit_ms = {
+                    let of = &self.core().disturbances;
+                    of.sync_limit_ms.saturating_sub(2 * of.tick / MILLISECOND)
+                };
+                self.lasts_there(for_ms.min(limit_ms), |servers, now, on| {
+                    servers.stall_disks(now, on);
+                });
+            }
+            FaultKind::Resolve { server, leads_to, for_ms } => {
+                let members = self.core().servers.count;
+                let leads_to = leads_to.filter(|to| *to < members);
+                self.lasts(for_ms, move |world, on| {
+                    let names = &mut world.core().network.names;
+                    for name in (0..members).filter(|at| server.is_none_or(|of| of == *at)) {
+                        if on {
+                            names.insert(name, leads_to)
+                        } else {
+                            names.remove(&name)
+                        };
+                    }
+                });
+            }
+            FaultKind::UseUpQuota { node, for_ms } => {
+                let Some(path) = self.some_path(node) else { return };
+                let top = path.split('/').nth(1).unwrap_or_default();
+                let path = format!("/{top}");
+                self.note(format!("the nodes are those of {path}"));
+                self.core().disturbances.denied.insert(path.clone());
+                self.lasts_there(for_ms, move |servers, _, on| {
+                    servers.set_full(on.then_some(path.as_str()));
+                });
             }
             FaultKind::Lag { member, for_ms } => {
                 let lag = Apart { member: Some(member), from: self.now(), until };
@@ -259,11 +311,7 @@ impl World {
                 }
             }
             FaultKind::Deny { node, perms, for_ms } => {
-                let mut nodes = self.core().paths();
-                if nodes.is_empty() {
-                    return;
-                }
-                let path = nodes.swap_remove(usize::from(node) % nodes.len());
+                let Some(path) = self.some_path(node) else { return };
                 self.note(format!("the node is {path}"));
                 self.core().disturbances.denied.insert(path.clone());
                 self.lasts_there(for_ms, move |servers, _, on| {

@@ -94,6 +94,13 @@ const KINDS: &[(u64, Draw)] = &[
         for_ms: duration(rng),
         jump_ms: if rng.bool() { 0 } else { rng.u64(..20_000) },
     }),
+    (6_000, |rng, _, _| FaultKind::StallDisks { for_ms: duration(rng) }),
+    (8_000, |rng, _, members| FaultKind::Resolve {
+        server: if one_in(rng, 2) { None } else { Some(rng.usize(..members)) },
+        leads_to: if one_in(rng, 2) { None } else { Some(rng.usize(..members)) },
+        for_ms: duration(rng),
+    }),
+    (8_000, |rng, _, _| FaultKind::UseUpQuota { node: rng.u16(..), for_ms: duration(rng) }),
 ];
 
 /// Draws faults of some kinds, until the peace.

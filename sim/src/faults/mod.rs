@@ -67,6 +67,20 @@ pub enum FaultKind {
     IsolateFromClients { member: usize, for_ms: u64 },
     /// The servers reject the next requests.
     Throttle { requests: u32 },
+    /// A member stops, and starts again with its log as another version of ZooKeeper.
+    Upgrade { member: usize, version: String, for_ms: u64 },
+    /// The disks of all members stall: no change is committed, for the sync limit at most.
+    StallDisks { for_ms: u64 },
+    /// The names of servers lead to another one, for connections that are made meanwhile.
+    Resolve {
+        /// The server whose name it is; `None`: all.
+        server: Option<usize>,
+        /// The member to which the name leads; `None`: it is unknown.
+        leads_to: Option<usize>,
+        for_ms: u64,
+    },
+    /// The quota of a recipe's nodes is used up: none can be created or grow.
+    UseUpQuota { node: u16, for_ms: u64 },
     /// All members stop, and start again with their logs.
     RestartAll {
         /// For how long they are stopped.

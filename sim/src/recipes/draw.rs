@@ -10,7 +10,7 @@ use super::{
 use crate::{
     checks::servers,
     faults::{
-        FaultKind,
+        Fault, FaultKind,
         draw::{faults, one_in, pick},
     },
     plan::{
@@ -51,7 +51,9 @@ pub fn plan(seed: u64) -> Plan {
     sequences::add(&mut plan, &mut generator(seed, "sequences"), has_holders_only);
     renewals::add(&mut plan, &mut generator(seed, "renewals"));
     add_returns(&mut plan, &mut generator(seed, "returns"));
+    add_upgrades(&mut plan, &mut generator(seed, "upgrades"));
     keep_events(&mut plan);
+    keep_addresses(&mut plan);
     plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
     plan.faults.sort_by_key(|fault| fault.at_ms);
     plan
@@ -61,12 +63,43 @@ pub fn plan(seed: u64) -> Plan {
 /// silent then, which no client can know.
 fn keep_events(plan: &mut Plan) {
     // Of the versions that are drawn, the default does.
-    if plan.servers.version.is_none() {
+    let upgrades = |fault: &Fault| matches!(fault.kind, FaultKind::Upgrade { .. });
+    if plan.servers.version.is_none() || plan.faults.iter().any(upgrades) {
         for fault in &mut plan.faults {
             if let FaultKind::Deny { perms, .. } = &mut fault.kind {
                 *perms &= !Perms::READ.number();
             }
         }
+    }
+}
+
+/// Leaves each address to one server, if clients rely on that.
+fn keep_addresses(plan: &mut Plan) {
+    if plan.processes.iter().any(|process| process.client.direct_servers) {
+        for fault in &mut plan.faults {
+            if let FaultKind::Resolve { leads_to, .. } = &mut fault.kind {
+                *leads_to = None;
+            }
+        }
+    }
+}
+
+/// In half of the plans with three servers of 3.5, upgrades one after the other to the latest version, perhaps with a way
+/// back in between.
+fn add_upgrades(plan: &mut Plan, rng: &mut Rng) {
+    if plan.servers.count != 3 || plan.servers.version.as_deref() != Some("3.5") || rng.bool() {
+        return;
+    }
+    let mut steps: Vec<_> = [0, 1, 2].map(|member| (member, "3.9")).into();
+    if one_in(rng, 3) {
+        let back = rng.usize(..3);
+        steps.splice(back + 1..back + 1, [(back, "3.5"), (back, "3.9")]);
+    }
+    let pause = plan.peace_at_ms / 8;
+    for (at_ms, (member, version)) in (1..).map(|step| step * pause).zip(steps) {
+        let kind =
+            FaultKind::Upgrade { member, version: version.to_owned(), for_ms: rng.u64(1..pause) };
+        plan.add_fault(at_ms, kind);
     }
 }
 

@@ -119,6 +119,7 @@ async fn change(worker: &Worker, step: &Step) {
             worker.say(format!("tries to set {path} behind version {}: {set:?}", seen.version));
             match set {
                 Some(Ok(true)) => worker.record_result(call, CallResult::Written(vec![None])),
+                Some(Ok(false)) => worker.record_result(call, CallResult::NotDone),
                 Some(Err(error)) => worker.record_result(call, CallResult::failed(&error)),
                 _ => {}
             }

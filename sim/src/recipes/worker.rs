@@ -33,6 +33,7 @@ const TOUCHED: &[&str] = &[
     "/selector-",
     "/barriers/",
     "/shared/",
+    "/counters/",
 ];
 
 /// The number of a client in the check of calls.
@@ -220,7 +221,9 @@ impl Worker {
         let mut nodes = self.world.core().paths();
         nodes.retain(|path| is_touched(path));
         let Some(path) = nodes.get(usize::from(step.node) % nodes.len().max(1)) else { return };
-        if step.deletes && !path.starts_with("/count-") {
+        // The writes of a number are additions.
+        let deletes = step.deletes || path.starts_with("/counters/");
+        if deletes && !path.starts_with("/count-") {
             return self.delete_as_operator(path).await;
         }
         self.say(format!("touches {path}"));

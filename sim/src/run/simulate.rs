@@ -147,6 +147,7 @@ where
         ),
         reconfig_enabled: plan.servers.reconfig,
         super_digest: plan.servers.reconfig.then(|| SUPER_DIGEST.to_owned()),
+        enforce_quota: true,
         seed: plan.seed,
         ..Config::default()
     });

@@ -69,6 +69,8 @@ pub(crate) struct Network {
     pub(super) traps: Vec<(Pid, Trap)>,
     /// The attempts to connect of each process since the last answer of a server, and the time of that answer.
     pub(crate) attempts: BTreeMap<Pid, (u64, Nanos)>,
+    /// The members to which the names of other servers lead; `None`: the name is unknown.
+    pub(crate) names: BTreeMap<usize, Option<usize>>,
     /// When bytes of each member last arrived at each process.
     pub(super) answers: BTreeMap<(Pid, usize), Nanos>,
     /// The longest ordinary delay.

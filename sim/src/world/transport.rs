@@ -52,6 +52,11 @@ impl SimTransport {
         }
         let id = core.network.connections.len();
         core.network.attempts.entry(pid).or_insert((0, world.now())).0 += 1;
+        let member = match core.network.names.get(&member) {
+            Some(leads_to) => leads_to
+                .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "an unknown host"))?,
+            None => member,
+        };
         // A load balancer gives each connection to the next server.
         let is_balanced = planted::is("servers-behind-one-address");
         let member = if is_balanced { (member + id) % core.servers.count } else { member };

@@ -11,6 +11,8 @@ use super::{
     messages::Body,
     sessions::Sessions,
     tree::Tree,
+    version::Version,
+    watches::Watches,
 };
 
 impl Ensemble {
@@ -64,6 +66,32 @@ impl Ensemble {
         }
     }
 
+    /// Sets the version of a stopped member, as a rolling upgrade does. The data keep the format of
+    /// [`Config::version`](super::Config::version); a leader checks writes as its own version does.
+    pub fn set_version(&mut self, member: usize, version: Version) {
+        if let Some(member) =
+            self.members.get_mut(member).filter(|member| member.role == Role::Down)
+        {
+            (member.version, member.watches) = (version, Watches::new(version));
+        }
+    }
+
+    /// The version of a member.
+    pub(super) fn version_of(&self, member: usize) -> Version {
+        self.members.get(member).map_or(self.config.version, |member| member.version)
+    }
+
+    /// Lets the disks of all servers stall, or go on. Meanwhile no change is committed; pings and reads are answered. A real
+    /// leader gives its followers up if that lasts longer than [`sync_limit`](super::Config::sync_limit) ticks.
+    ///
+    /// Source: `SyncRequestProcessor.flush`, `LearnerHandler.SyncLimitCheck`.
+    pub fn stall_disks(&mut self, now: Duration, stall: bool) {
+        self.set_now(now);
+        self.controls.disks_stall = stall;
+        (0..self.members.len()).for_each(|at| self.count_acks(at));
+        self.pump();
+    }
+
     /// The ids of all sessions, in ascending order.
     #[must_use]
     pub fn session_ids(&self) -> Vec<i64> {
@@ -101,6 +129,13 @@ impl Ensemble {
     #[cfg(docent_sim)]
     pub fn set_perms(&mut self, path: &str, perms: docent_protocol::Perms) {
         self.trees().for_each(|tree| tree.set_perms(path, perms));
+    }
+
+    /// Lets nothing grow at or below a path, as a quota that is used up does. Without a write, since the faults need no
+    /// leader.
+    #[cfg(docent_sim)]
+    pub fn set_full(&mut self, path: Option<&str>) {
+        self.trees().for_each(|tree| tree.set_full(path));
     }
 
     /// The trees of all members, and those to which leaders have ordered changes that no member has applied yet.
@@ -247,10 +282,9 @@ impl Ensemble {
         self.controls.throttled = count;
     }
 
-    pub(super) fn throttles(&mut self, op: OpCode) -> bool {
+    pub(super) fn throttles(&mut self, version: Version, op: OpCode) -> bool {
         let concerned = !matches!(op, OpCode::Ping | OpCode::CloseSession | OpCode::CreateSession);
-        let throttles =
-            self.controls.throttled > 0 && concerned && self.config.version >= super::Version::V3_8;
+        let throttles = self.controls.throttled > 0 && concerned && version >= Version::V3_8;
         if throttles {
             self.controls.throttled -= 1;
         }

@@ -39,6 +39,7 @@ use super::{
     sessions::Sessions,
     test_state::{Controls, Record},
     tree::{Tree, Txn},
+    version::Version,
     watches::Watches,
 };
 
@@ -93,6 +94,8 @@ pub(crate) struct Member {
     pub(super) deaf: bool,
     /// Whether nothing arrives at its clients.
     pub(super) mute: bool,
+    /// The version that it imitates.
+    pub(super) version: Version,
     /// The longest session timeout that it grants.
     pub(super) max_session_timeout: Duration,
     /// The local sessions, known only to this member, with their timeouts in milliseconds.
@@ -231,6 +234,7 @@ impl Ensemble {
             votes_at: 0,
             deaf: false,
             mute: false,
+            version: config.version,
             max_session_timeout: config.max_session_timeout,
             local_sessions: BTreeMap::new(),
             attached: BTreeMap::new(),

@@ -23,7 +23,7 @@ impl Ensemble {
         let Ok(request) = ConnectRequest::decode(&mut Reader::new(payload)) else {
             return self.close(id);
         };
-        let version = self.config.version;
+        let version = self.version_of(at);
         let read_only = self.role(at) == Role::ReadOnly;
         // 3.4 fails on a null password and leaves the client waiting.
         if request.passwd.is_none() && version == Version::V3_4 {
@@ -56,7 +56,7 @@ impl Ensemble {
     fn new_session(&mut self, id: ConnectionId, at: usize, request: &ConnectRequest<'_>) {
         let timeout = self.negotiate(at, request.time_out);
         let read_only = self.role(at) == Role::ReadOnly;
-        let needs_local = self.config.version.read_only_needs_local_sessions();
+        let needs_local = self.version_of(at).read_only_needs_local_sessions();
         if read_only && needs_local && !self.config.local_sessions_enabled {
             let zxid = self.members.get(at).map_or(0, |member| member.tree.last_zxid);
             if let Some(connection) = self.connections.get_mut(&id) {
@@ -94,7 +94,7 @@ impl Ensemble {
 
     fn reopen_session(&mut self, id: ConnectionId, at: usize, request: &ConnectRequest<'_>) {
         let session_id = request.session_id;
-        let version = self.config.version;
+        let version = self.version_of(at);
         let read_only = self.role(at) == Role::ReadOnly;
         let is_local = self.is_local(at, session_id);
         let knows = |member: &Member| member.tree.sessions.contains_key(&session_id);

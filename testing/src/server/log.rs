@@ -62,6 +62,9 @@ impl Ensemble {
     /// of the old members and one of the new members.
     pub(super) fn count_acks(&mut self, at: usize) {
         let (membership, changed) = (self.membership_of(at), self.changed_membership_of(at));
+        if self.controls.disks_stall {
+            return;
+        }
         let Some(member) = self.members.get_mut(at) else { return };
         let Some(leading) = &member.leading else { return };
         let own = member.accepted.back().map_or(member.committed, |entry| entry.zxid);
@@ -187,8 +190,8 @@ impl Ensemble {
 
     /// Notifies a member's watchers of changes.
     fn notify(&mut self, at: usize, zxid: i64, changes: &mut Vec<Change>) {
+        let version = self.version_of(at);
         let Some(member) = self.members.get_mut(at) else { return };
-        let version = self.config.version;
         let zxid = if version.events_have_zxid() { zxid } else { -1 };
         let events = changes.iter().flat_map(|change| member.watches.trigger(change));
         for notice in events {

@@ -65,7 +65,7 @@ impl Ensemble {
                 let watches = self.members.get_mut(context.member).map(|m| &mut m.watches);
                 if !watches.is_some_and(|watches| watches.add_watch(&path, context.id, r.mode)) {
                     self.fail(context, ErrorCode::MarshallingError);
-                } else if self.config.version.add_watch_reply_has_body() {
+                } else if self.version_of(context.member).add_watch_reply_has_body() {
                     self.answer(context, &ErrorReply { err: ErrorCode::Ok });
                 } else {
                     self.answer(context, &EmptyReply {});
@@ -107,7 +107,7 @@ impl Ensemble {
         request: &Request<'_>,
     ) -> Result<(), ErrorCode> {
         let ids = self.ids_of(context.id);
-        let version = self.config.version;
+        let version = self.version_of(context.member);
         let Some(member) = self.members.get_mut(context.member) else {
             return Err(ErrorCode::SystemError);
         };

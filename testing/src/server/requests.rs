@@ -50,9 +50,10 @@ impl Ensemble {
         let number = self.next_request;
         let context = Context { id, member, session_id, local, xid, op, number };
         self.touch(member, session_id, timeout, op);
+        let version = self.version_of(member);
         match op {
             OpCode::Auth => return self.auth(context, &mut reader),
-            OpCode::Sasl if self.config.version.knows(op) => {
+            OpCode::Sasl if version.knows(op) => {
                 return self.sasl(context, &mut reader);
             }
             _ => {}
@@ -64,8 +65,8 @@ impl Ensemble {
             self.reply(context, 0, ErrorCode::SessionClosedRequireSaslAuth, &EmptyReply {});
             return self.close(id);
         }
-        let known = self.config.version.knows(op);
-        if known && self.throttles(op) {
+        let known = version.knows(op);
+        if known && self.throttles(version, op) {
             self.wait(id, Waiting::Done(context, Answer::Error(ErrorCode::ThrottledOp), None));
             return self.flush(id);
         }
@@ -87,7 +88,7 @@ impl Ensemble {
     ///
     /// Source: `LearnerSessionTracker.touchSession`.
     fn touch(&mut self, at: usize, session_id: i64, timeout: u64, op: OpCode) {
-        let renews = self.config.version.renews_at_a_follower(op);
+        let renews = self.version_of(at).renews_at_a_follower(op);
         let Some(member) = self.members.get_mut(at) else { return };
         if let Some(leading) = &mut member.leading {
             leading.sessions.touch(session_id, timeout, self.now);
@@ -158,8 +159,9 @@ impl Ensemble {
     /// Handles a request without the leader.
     fn handle_locally(&mut self, context: Context, payload: &[u8]) {
         let Context { id, op, .. } = context;
-        if !self.config.version.knows(op) {
-            if self.config.version.is_keeper() {
+        let version = self.version_of(context.member);
+        if !version.knows(op) {
+            if version.is_keeper() {
                 return self.close(id);
             }
             self.reply(context, -1, ErrorCode::Unimplemented, &EmptyReply {});

@@ -8,6 +8,8 @@ use docent_protocol::{EventType, Stat};
 pub(super) struct Controls {
     /// The number of requests still to be rejected with `ThrottledOp`.
     pub(super) throttled: u32,
+    /// Whether nothing is written to disk, so that no member acknowledges a change.
+    pub(super) disks_stall: bool,
     /// Whether a leader commits changes that it alone has accepted.
     #[cfg(docent_sim)]
     pub(super) commits_alone: bool,

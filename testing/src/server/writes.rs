@@ -107,7 +107,7 @@ impl Ensemble {
                 }
             }
             Err(_) => {
-                let early = op != OpCode::Reconfig && self.config.version.bad_write_uses_zxid();
+                let early = op != OpCode::Reconfig && self.version_of(at).bad_write_uses_zxid();
                 if op == OpCode::Multi || early {
                     Outcome::refusal(ErrorCode::MarshallingError)
                 } else {
@@ -125,13 +125,14 @@ impl Ensemble {
         ids: &[Ident],
         check: impl FnOnce(&mut Tree, &Asker<'_>) -> T,
     ) -> Option<T> {
+        let version = self.version_of(at);
         let asker = Asker {
             session_id: context.session_id,
             ids,
-            version: self.config.version,
+            version,
             ttls: self.config.extended_types_enabled,
             schemes: self.config.schemes(),
-            quotas: self.config.enforce_quota && self.config.version.enforces_quotas(),
+            quotas: self.config.enforce_quota && version.enforces_quotas(),
             local: context.local,
         };
         Some(check(self.ordered_tree(at)?, &asker))
@@ -167,7 +168,7 @@ impl Ensemble {
         let acl = tree.node(CONFIG_NODE)?.acl.clone();
         let standalone_enabled = self.config.standalone_enabled;
         let changed =
-            current.changed(request, zxid + 1, standalone_enabled, self.config.version)?;
+            current.changed(request, zxid + 1, standalone_enabled, self.version_of(at))?;
         if !changed.is_quorum(synced) {
             return Err(ErrorCode::NewConfigNoQuorum);
         }
@@ -255,7 +256,8 @@ impl Ensemble {
             }
             Answer::Error(err) => self.reply(context, zxid, *err, &EmptyReply {}),
             Answer::Moved
-                if self.config.version == Version::V3_4 && context.op == OpCode::Multi =>
+                if self.version_of(context.member) == Version::V3_4
+                    && context.op == OpCode::Multi =>
             {
                 let results = [MultiResult::Error(ErrorCode::SessionMoved)];
                 self.reply(context, zxid, ok, &MultiReply::new(&results));

@@ -380,6 +380,38 @@ fn a_cut_of_five_eighths_of_the_timeout_loses_no_session() {
     }
 }
 
+// Case (Found in docent itself): the pauses between attempts became ever shorter in the last 10 ms
+// of a session: attempts that failed at once, as with a name that is not known, had none in the end.
+#[test]
+fn attempts_that_fail_at_once_have_pauses_until_the_session_ends() {
+    for seed in 0..200 {
+        let mut scenario = Scenario::new(config());
+        scenario.machine = Session::new(config().with_session_timeout(ms(4000)), seed);
+        scenario.connect();
+        scenario.accept(7, 4000);
+        scenario.cut();
+        let (lease, cut_at, mut attempts) = (scenario.lease(), scenario.now, 0);
+        while !lease.is_lost() {
+            match scenario.machine.poll_connect(scenario.now) {
+                Connect::To(..) => {
+                    attempts += 1;
+                    assert!(
+                        attempts < 100,
+                        "seed {seed}: {:?} after the cut",
+                        scenario.now - cut_at
+                    );
+                    scenario.cut();
+                }
+                Connect::At(at) => {
+                    scenario.now = at;
+                    scenario.machine.handle_timeout(at);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
 /// Otherwise all its clients would connect to it again and again without a pause.
 // Case (Failure cases, 25): a wrong password kicks our connection.
 // Case (Found in docent itself): back-off was reset by each handshake: a server that dropped each

@@ -171,7 +171,7 @@ impl Check for Services {
             let mut ours = nodes.values().filter(of_it);
             let is_taken = of.path.as_ref().is_some_and(|path| nodes.contains_key(path));
             // A refused registration is tried again after the next reconnect.
-            let is_denied = of.path.as_ref().is_some_and(|path| disturbances.denies(path));
+            let is_denied = disturbances.denies(of.path.as_deref().unwrap_or("/services"));
             let wrong = match (ours.next(), ours.next()) {
                 (None, _) if is_taken || is_denied => return None,
                 (None, _) => "is not there",

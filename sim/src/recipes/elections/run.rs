@@ -207,7 +207,7 @@ fn ended(worker: &Worker, id: &str, leadership: Option<&Leadership>) {
 
 fn failed(worker: &Worker, id: &str, error: &docent::Error) {
     worker.say(format!("{id} takes part no longer: {error}"));
-    let is_denied = error.kind() == ErrorKind::NoAuth
+    let is_denied = matches!(error.kind(), ErrorKind::NoAuth | ErrorKind::QuotaExceeded)
         && error.path().is_some_and(|path| worker.world.core().disturbances.denies(path));
     if error.kind() != ErrorKind::Closed && worker.client.ended().is_none() && !is_denied {
         worker.violation(&format!("{id} has failed: {error}"));

@@ -184,6 +184,8 @@ pub(crate) struct Tree {
     deletion_sets_pzxid: bool,
     /// The number of paths with a quota.
     quotas: usize,
+    /// The path below which nothing may grow, in place of a quota that is used up.
+    full: Option<String>,
     /// The members of the ensemble.
     pub(crate) membership: Arc<Membership>,
 }
@@ -213,6 +215,7 @@ impl Tree {
             counter_wraps: version.counter_wraps(),
             deletion_sets_pzxid: version.deletion_sets_pzxid(),
             quotas: 0,
+            full: None,
             membership: Arc::default(),
         }
     }
@@ -308,6 +311,12 @@ impl Tree {
         if let Some(node) = self.get_mut(path) {
             node.acl = acl::world(perms);
         }
+    }
+
+    /// Lets nothing grow at or below a path: `None` ends it.
+    #[cfg(docent_sim)]
+    pub(crate) fn set_full(&mut self, path: Option<&str>) {
+        self.full = path.map(str::to_owned);
     }
 
     /// Applies a change. The changes that watchers are notified of are appended to `changes`.

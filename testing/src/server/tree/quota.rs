@@ -26,6 +26,10 @@ fn subject<'a>(path: &'a str, name: &str) -> Option<&'a str> {
     path.strip_prefix(QUOTA)?.strip_suffix(name).filter(|path| !path.is_empty())
 }
 
+fn is_at_or_below(path: &str, above: &str) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 impl Tree {
     /// The longest path with a quota at or above a path.
     fn path_with_quota<'a>(&self, path: &'a str) -> Option<&'a str> {
@@ -73,6 +77,11 @@ impl Tree {
 
     /// Checks a change of `bytes` and `count` at a path against the hard limits of its quota.
     pub(crate) fn check_quota(&self, path: &str, bytes: i64, count: i64) -> Result<(), ErrorCode> {
+        if (bytes > 0 || count > 0)
+            && self.full.as_ref().is_some_and(|full| is_at_or_below(path, full))
+        {
+            return Err(ErrorCode::QuotaExceeded);
+        }
         let Some(subject) = self.path_with_quota(path) else { return Ok(()) };
         let node = |name: &str| self.get(&format!("{QUOTA}{subject}{name}"));
         let (Some(limits), Some(stats)) = (node(LIMITS), node(STATS)) else { return Ok(()) };
