@@ -56,8 +56,9 @@ Tasks, one a line, each with a number in front (1 connect 6000):
   close                  close the session; then end
 
 Answers, one a line, with the number of the task: `1 ok`, `1 ok VALUE`, `1 error NAME`. NAME is ZooKeeper's, such as
-NODEEXISTS or CONNECTIONLOSS, or another word. Notices, at any time:
+NODEEXISTS or CONNECTIONLOSS, or another word; UNIMPLEMENTED skips the case. Notices, at any time:
   ! event PATH           a watched node has changed
+  ! end PATH             a watch is over without an event
   ! state STATE          connected, suspended or expired
 
 Exit codes:
