@@ -18,7 +18,6 @@ var (
 	output sync.Mutex
 )
 
-// The names of the errors that are no text of one word or two.
 var names = map[error]string{
 	zk.ErrNoNode: "NONODE", zk.ErrNodeExists: "NODEEXISTS", zk.ErrBadVersion: "BADVERSION",
 	zk.ErrConnectionClosed: "CONNECTIONLOSS", zk.ErrSessionExpired: "SESSIONEXPIRED",
@@ -41,11 +40,8 @@ func word(state zk.State) string {
 }
 
 func connect(timeout int) error {
-	started, events, err := zk.Connect([]string{os.Args[1]}, time.Duration(timeout)*time.Millisecond)
-	if err != nil {
-		return err
-	}
-	client = started
+	var events <-chan zk.Event
+	client, events, _ = zk.Connect([]string{os.Args[1]}, time.Duration(timeout)*time.Millisecond)
 	connected := make(chan struct{})
 	var first sync.Once
 	go func() {
@@ -104,9 +100,9 @@ func answer(verb string, words []string) (string, error) {
 		}
 		return fmt.Sprintf("%d %s", stat.Version, data), nil
 	case "set":
-		version := -1
-		if len(words) > 2 {
-			version, _ = strconv.Atoi(words[2])
+		version, err := strconv.Atoi(append(words, "-1")[2])
+		if err != nil {
+			return "", err
 		}
 		stat, err := client.Set(words[0], []byte(words[1]), int32(version))
 		if err != nil {
@@ -130,13 +126,13 @@ func answer(verb string, words []string) (string, error) {
 }
 
 func main() {
-	lines := bufio.NewReaderSize(os.Stdin, 4<<20)
+	lines := bufio.NewReader(os.Stdin)
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
 			return
 		}
-		words := strings.Split(strings.TrimRight(line, "\n"), " ")
+		words := strings.Split(strings.TrimSpace(line), " ")
 		value, err := answer(words[1], words[2:])
 		if err == nil {
 			say(words[0] + " ok " + value)

@@ -52,7 +52,7 @@ async function answer(verb, [path, data, version]) {
         case "watch":
             return client.w_pathExists(path, (type) => type === constants.ZOO_SESSION_EVENT || say(`! event ${path}`));
         case "multi":
-            throw { name: "UNIMPLEMENTED" };
+            return undefined; // The client has no transactions.
         case "state":
             return word(client.state);
         default:
@@ -64,7 +64,8 @@ async function answer(verb, [path, data, version]) {
 async function perform(line) {
     const [number, verb, ...words] = line.split(" ");
     try {
-        say(`${number} ok ${await answer(verb, words)}`);
+        const value = await answer(verb, words);
+        say(value === undefined ? `${number} skip` : `${number} ok ${value}`);
     } catch (error) {
         // The message begins with the code: "-101 no node".
         say(`${number} error ${error.name === "Error" ? (names[parseInt(error.message)] ?? "OTHER") : error.name}`);

@@ -24,6 +24,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let words: Vec<_> = line.split(' ').collect();
         let [number, verb, arguments @ ..] = &words[..] else { continue };
         let answer = match (*verb, arguments, &client) {
+            // The client has no transactions.
+            ("multi", ..) => {
+                say(format!("{number} skip"));
+                continue;
+            }
             ("connect", [timeout], _) => {
                 start(&connect, timeout.parse()?, &state).await.map(|it| {
                     client = Some(it);
@@ -33,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             ("close", [], Some(client)) => client.close().await.map(|()| String::new()),
             ("state", [], _) => Ok(state.lock().map_or("unknown", |state| *state).to_owned()),
             (_, _, Some(client)) => answer(client, verb, arguments).await,
-            _ => Err(ZkError::Unimplemented),
+            _ => Err(ZkError::BadArguments),
         };
         match answer {
             Ok(value) => say(format!("{number} ok {value}").trim_end()),
@@ -93,8 +98,7 @@ async fn answer(client: &ZooKeeper, verb: &str, arguments: &[&str]) -> Result<St
             });
             Ok(stat.await?.is_some().to_string())
         }
-        // The client has no transactions.
-        _ => Err(ZkError::Unimplemented),
+        _ => Err(ZkError::BadArguments),
     }
 }
 

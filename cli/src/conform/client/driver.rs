@@ -96,9 +96,7 @@ impl Driver {
         let (kind, value) = (parts.next(), parts.next().unwrap_or_default().to_owned());
         match kind {
             Some("ok") => Ok(Answer::Ok(value)),
-            Some("error") if value == "UNIMPLEMENTED" => {
-                Err(Finding::NoCase(format!("the client has nothing for `{text}`")))
-            }
+            Some("skip") => Err(Finding::NoCase(format!("the client has nothing for `{text}`"))),
             Some("error") => Ok(Answer::Error(value)),
             _ => Err(Finding::Nonsense(format!("`{}`, to `{text}`", shortened(&line)))),
         }
