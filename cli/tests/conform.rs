@@ -68,6 +68,7 @@ async fn docents_client_conforms() {
 }
 
 /// What a driver says is judged, whatever it says.
+#[cfg(unix)]
 #[tokio::test]
 async fn a_driver_that_misbehaves_is_the_result_of_its_case() {
     const OK: &str = "while read number task; do echo $number ok; done # {connect}";
@@ -100,6 +101,7 @@ async fn a_driver_that_misbehaves_is_the_result_of_its_case() {
     }
 }
 
+#[cfg(unix)]
 #[tokio::test]
 async fn a_driver_that_cannot_be_started_is_wrong_usage() {
     for (arguments, text) in [
@@ -111,4 +113,31 @@ async fn a_driver_that_cannot_be_started_is_wrong_usage() {
     ] {
         run("", &[&["conform", "client"], arguments].concat()).await.failed(64, text);
     }
+}
+
+/// Runs a case with a driver in the shell, which does `special` for some verbs, and answers ok to all others.
+#[cfg(unix)]
+async fn drive(case: &str, special: &str) -> String {
+    let driver = format!(
+        r#"while read -r number verb path rest; do case $verb in {special} *) echo "$number ok";; esac; done"#
+    );
+    let arguments =
+        ["conform", "client", "--all", "--only", case, "--", "sh", "-c", &driver, "{connect}"];
+    run("", &arguments).await.ok()
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_client_without_transactions_is_not_judged_by_them() {
+    let ran = drive("plain/multi", r#"multi) echo "$number skip";;"#).await;
+    assert!(ran.contains("skip  MUST   plain/multi"), "{ran}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_watch_may_end_instead_of_its_event() {
+    let special =
+        r#"watch) echo "$number ok true"; echo "! end $path";; get) echo "$number ok 1 second";;"#;
+    let ran = drive("watch/while-disconnected", special).await;
+    assert!(ran.contains("says that the watch is over, recovers"), "{ran}");
 }

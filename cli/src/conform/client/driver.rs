@@ -96,6 +96,7 @@ impl Driver {
         let (kind, value) = (parts.next(), parts.next().unwrap_or_default().to_owned());
         match kind {
             Some("ok") => Ok(Answer::Ok(value)),
+            Some("skip") => Err(Finding::NoCase(format!("the client has nothing for `{text}`"))),
             Some("error") => Ok(Answer::Error(value)),
             _ => Err(Finding::Nonsense(format!("`{}`, to `{text}`", shortened(&line)))),
         }
@@ -103,8 +104,20 @@ impl Driver {
 
     /// Whether a notice that begins with this text has come, or comes within the limit.
     pub(super) async fn notices(&mut self, text: &str, limit: Duration) -> bool {
-        let notice = format!("! {text}");
-        self.line(limit, |line| line.starts_with(&notice)).await.is_ok()
+        self.notices_one_of(&[text], limit).await.is_some()
+    }
+
+    /// Which of these texts the first notice begins with that has come, or comes within the limit, and begins with one.
+    pub(super) async fn notices_one_of(
+        &mut self,
+        texts: &[&str],
+        limit: Duration,
+    ) -> Option<usize> {
+        let begun = |line: &str| {
+            let notice = line.strip_prefix("! ")?;
+            texts.iter().position(|text| notice.starts_with(text))
+        };
+        begun(&self.line(limit, |line| begun(line).is_some()).await.ok()?)
     }
 
     /// Whether a notice came before the answer to a task, both of which have come.

@@ -58,9 +58,10 @@ Tasks, one a line, each with a number in front (1 connect 6000):
   state                  what the client believes            ok connected, suspended, expired or closed
   close                  close the session; then end
 
-Answers, one a line, with the number of the task: `1 ok`, `1 ok VALUE`, `1 error NAME`. NAME is ZooKeeper's, such as
-NODEEXISTS or CONNECTIONLOSS, or another word. Notices, at any time:
+Answers, one a line, with the number of the task: `1 ok`, `1 ok VALUE`, `1 error NAME`, or `1 skip` if the client has
+nothing for the task. NAME is ZooKeeper's, such as NODEEXISTS or CONNECTIONLOSS, or another word. Notices, at any time:
   ! event PATH           a watched node has changed
+  ! end PATH             a watch is over without an event
   ! state STATE          connected, suspended or expired
 
 Exit codes:
