@@ -72,9 +72,9 @@ struct Buffered(Dialer);
 
 impl Transport for Buffered {
     fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a> {
-        Box::pin(async move {
-            Ok(Box::new(BufWriter::new(self.0.connect(host, within).await?)) as _)
-        })
+        Box::pin(
+            async move { Ok(Box::new(BufWriter::new(self.0.connect(host, within).await?)) as _) },
+        )
     }
 }
 
