@@ -398,38 +398,55 @@ async fn a_port_with_or_without_tls_is_named() {
     assert!(error.contains("is it a port without TLS?"), "{error}");
 }
 
-// Case (Ensembles that change): an ensemble for TLS alone, whose addresses are those of the secure ports (ZOOKEEPER-4276).
-#[tokio::test]
-async fn a_tracker_with_tls_follows_the_secure_addresses() {
-    let authority = Authority::named("tests of docent");
+/// Three members with TLS that may be changed.
+async fn changeable(authority: &Authority, version: server::Version) -> TestingCluster {
     let tls = Some(certificate_of(&authority.identify("server", &["127.0.0.1"])));
     let config = server::Config {
         servers: 3,
         tls,
-        version: server::Version::V3_10,
+        version,
         reconfig_enabled: true,
         super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_owned()),
         ..server::Config::default()
     };
-    let cluster = TestingCluster::start_with(config).await.unwrap();
+    TestingCluster::start_with(config).await.unwrap()
+}
+
+/// An administrator that knows the leader alone, and its tracker.
+async fn tracked(cluster: &TestingCluster, authority: &Authority) -> (Client, EnsembleTracker) {
     let leader = cluster.leader().unwrap();
     let config = patient(&cluster.addr(leader).unwrap().to_string());
-    let client = config.with_transport(trust(&authority).build().unwrap()).connect().await.unwrap();
+    let client = config.with_transport(trust(authority).build().unwrap()).connect().await.unwrap();
     client.add_auth("digest", b"super:test").await.unwrap();
     let tracker = EnsembleTracker::new(&client);
+    (client, tracker)
+}
+
+/// Waits until the configuration of this version, or a later one, is in use.
+async fn configured(tracker: &EnsembleTracker, zxid: i64) {
+    let mut config = tracker.config();
+    let is_new = |config: &Option<Arc<EnsembleConfig>>| {
+        config.as_ref().is_some_and(|config| config.version >= zxid)
+    };
+    within_deadline("a configuration", config.wait_for(is_new)).await.unwrap();
+}
+
+fn servers(client: &Client) -> BTreeSet<String> {
+    client.servers().iter().map(ToString::to_string).collect()
+}
+
+// Case (Ensembles that change): an ensemble for TLS alone, whose addresses are those of the secure ports (ZOOKEEPER-4276).
+#[tokio::test]
+async fn a_tracker_with_tls_follows_the_secure_addresses() {
+    let authority = Authority::named("tests of docent");
+    let cluster = changeable(&authority, server::Version::V3_10).await;
+    let leader = cluster.leader().unwrap();
+    let (client, tracker) = tracked(&cluster, &authority).await;
     let addresses = |members: &[usize]| -> BTreeSet<_> {
         members.iter().map(|member| cluster.addr(*member).unwrap().to_string()).collect()
     };
-    let servers = || client.servers().iter().map(ToString::to_string).collect::<BTreeSet<_>>();
-    let configured = async |zxid: i64| {
-        let mut config = tracker.config();
-        let is_new = |config: &Option<Arc<EnsembleConfig>>| {
-            config.as_ref().is_some_and(|config| config.version >= zxid)
-        };
-        within_deadline("a configuration", config.wait_for(is_new)).await.unwrap();
-    };
-    configured(0).await;
-    assert_eq!(servers(), addresses(&[0, 1, 2]));
+    configured(&tracker, 0).await;
+    assert_eq!(servers(&client), addresses(&[0, 1, 2]));
 
     let text = client.get_config().await.unwrap().data;
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -438,11 +455,37 @@ async fn a_tracker_with_tls_follows_the_secure_addresses() {
     assert!(line.contains(":participant;;127.0.0.1:"), "no secure address alone: {text}");
     let id = (other + 1).to_string();
     let leaving = Reconfig::Incremental { joining: None, leaving: Some(&id) };
-    configured(client.reconfig(leaving, None).await.unwrap().stat.mzxid).await;
-    assert_eq!(servers(), addresses(&[leader, (leader + 2) % 3]));
+    configured(&tracker, client.reconfig(leaving, None).await.unwrap().stat.mzxid).await;
+    assert_eq!(servers(&client), addresses(&[leader, (leader + 2) % 3]));
     let joining = Reconfig::Incremental { joining: Some(line), leaving: None };
-    configured(client.reconfig(joining, None).await.unwrap().stat.mzxid).await;
-    assert_eq!(servers(), addresses(&[0, 1, 2]));
+    configured(&tracker, client.reconfig(joining, None).await.unwrap().stat.mzxid).await;
+    assert_eq!(servers(&client), addresses(&[0, 1, 2]));
+}
+
+// Case (Found in docent itself): where a configuration had no secure address, as before 3.10, a tracker moved a client with TLS
+// to the plain ports, where no server speaks TLS, and the client lost its session.
+#[tokio::test]
+async fn a_tracker_with_tls_follows_plain_addresses_only_if_their_port_is_in_use() {
+    let authority = Authority::named("tests of docent");
+    let cluster = changeable(&authority, server::Version::V3_9).await;
+    let (client, tracker) = tracked(&cluster, &authority).await;
+    // As with client.portUnification: the port of the client is that of the configuration.
+    configured(&tracker, 0).await;
+    let all: BTreeSet<_> = cluster.connect_string().split(',').map(ToOwned::to_owned).collect();
+    assert_eq!(servers(&client), all);
+
+    let text = client.get_config().await.unwrap().data;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let members = text.lines().filter_map(|line| line.split_once(';'));
+    let plain: Vec<_> = members.map(|(server, _)| format!("{server};127.0.0.1:1")).collect();
+    client.reconfig(Reconfig::Members(&plain.join(",")), None).await.unwrap();
+    eventually("the tracker's next read", async || {
+        let metrics = client.metrics();
+        (metrics.watches == 1 && metrics.pending == 0).then_some(())
+    })
+    .await;
+    client.exists("/").await.unwrap();
+    assert_eq!(servers(&client), all);
 }
 
 #[test]

@@ -86,14 +86,25 @@ pub struct EnsembleTracker {
 type HostsOf = Box<dyn Fn(&EnsembleConfig) -> Vec<Host> + Send + Sync>;
 
 impl EnsembleTracker {
-    /// Starts to follow the configuration. Its addresses are used as they are: those of TLS if the client's
-    /// [transport](crate::runtime::Transport::is_tls) is TLS and the configuration has any, else the others.
+    /// Starts to follow the configuration. Its addresses are used as they are: if the client's
+    /// [transport](crate::runtime::Transport::is_tls) is TLS, those of TLS, else the others.
+    ///
+    /// Servers before 3.10 do not say their addresses of TLS. A client with TLS uses the others only if one of them has a port
+    /// that the client uses already, as with `client.portUnification`. Otherwise the servers stay.
     #[must_use = "dropping it ends it"]
     pub fn new(client: &Client) -> Self {
-        let is_tls = client.is_tls();
-        Self::with_hosts(client, move |config| match config.secure_client_hosts() {
-            secure if is_tls && !secure.is_empty() => secure,
-            _ => config.client_hosts(),
+        let (is_tls, used_by) = (client.is_tls(), client.downgrade());
+        Self::with_hosts(client, move |config| {
+            let (plain, secure) = (config.client_hosts(), config.secure_client_hosts());
+            if !is_tls {
+                return plain;
+            }
+            if !secure.is_empty() {
+                return secure;
+            }
+            let used = used_by.upgrade().map(|client| client.servers()).unwrap_or_default();
+            let is_used = |host: &Host| used.iter().any(|other| other.port == host.port);
+            if plain.iter().any(is_used) { plain } else { Vec::new() }
         })
     }
 
@@ -256,7 +267,10 @@ impl Task {
             );
         };
         if hosts.is_empty() {
-            return debug!(config.version, "no address in the configuration; the servers stay");
+            return debug!(
+                config.version,
+                "no address for this client in the configuration; the servers stay"
+            );
         }
         let Some(client) = self.client.upgrade() else { return };
         info!(config.version, servers = hosts.len(), "the configuration of the ensemble is in use");

@@ -72,6 +72,7 @@ fn spawn(
                 let mut stream = transport.connect(&host, PROBE_TIMEOUT).await?;
                 shared.note_connect_time(&host, shared.clock().now() - began_at);
                 stream.write_all(word).await?;
+                stream.flush().await?;
                 let mut answer = Vec::new();
                 stream.take(limit).read_to_end(&mut answer).await?;
                 Ok::<_, io::Error>(answer)

@@ -118,9 +118,14 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
     }
 
-    /// Asks all servers for their status.
+    /// Asks each server for its status, once even if it is listed twice.
     fn begin_survey(&mut self, now: Instant) {
-        let asked = self.hosts.list().to_vec();
+        let mut asked: Vec<Host> = Vec::new();
+        for host in self.hosts.list() {
+            if !asked.contains(host) {
+                asked.push(host.clone());
+            }
+        }
         self.connection.search_better(now).begin_survey(now, asked.len(), self.last_zxid);
         let number = self.metrics.connections;
         self.events.extend(asked.into_iter().map(|host| Event::ProbeStatus(host, number)));

@@ -1,8 +1,14 @@
 //! The driver's part in a change of the server, in a hand-over to another client, and with slow servers.
 
+use std::time::Duration;
+
 use docent_protocol::{ErrorCode, connect::ConnectResponse};
-use docent_session::{ConnectionState, ErrorKind};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use docent_session::{
+    ConnectionState, ErrorKind,
+    config::Host,
+    runtime::{Clock, Connecting, Transport},
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufWriter};
 
 use crate::support::*;
 
@@ -58,6 +64,34 @@ async fn a_read_write_server_is_searched_for_and_moved_to() {
     let mut state = client.state();
     let connected = state.wait_for(|state| *state == Some(ConnectionState::Connected));
     within_limit("a session", connected).await.unwrap();
+}
+
+/// Its connections write nothing before they are flushed.
+#[derive(Debug)]
+struct Buffered(Dialer);
+
+impl Transport for Buffered {
+    fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a> {
+        Box::pin(
+            async move { Ok(Box::new(BufWriter::new(self.0.connect(host, within).await?)) as _) },
+        )
+    }
+}
+
+// Case (Found in docent itself): questions to servers were not flushed. Over a transport that buffers, no client returned to a
+// better server, or from a read-only one.
+#[tokio::test(start_paused = true)]
+async fn a_question_to_a_server_is_flushed() {
+    let (dialer, mut net) = net();
+    let config = config().with_clock(Clock::tokio()).with_transport(Buffered(dialer));
+    let client = config.start().unwrap();
+    let (_conn, _) = net.serve(7).await;
+    client.wait_until_connected(LONG).await.unwrap();
+    let _reconnect = client.reconnect();
+    let mut probe = net.accept().await;
+    let mut word = [0; 4];
+    within_limit("the question", probe.stream.read_exact(&mut word)).await.unwrap();
+    assert_eq!(&word, b"srvr");
 }
 
 /// A producer without limit is slowed down to the server's pace.

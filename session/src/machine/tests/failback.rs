@@ -548,3 +548,19 @@ fn a_server_of_a_move_that_refuses_the_user_is_left() {
     assert_eq!(scenario.states(), []);
     assert_eq!(scenario.machine.metrics().failed_moves, 1);
 }
+
+// Case (Found in docent itself): a server that was listed twice was asked twice, and its answer counted as one of two: a
+// reconnect took two seconds.
+#[test]
+fn a_server_that_is_listed_twice_is_asked_once() {
+    let servers = "one:1,two:1,one:1".parse().unwrap();
+    let mut scenario = Scenario::new(config().with_connect_string(servers));
+    scenario.resume();
+    scenario.ask_to_move(1);
+    let (number, asked) = scenario.asked();
+    assert_eq!(asked, ["one", "two"]);
+    scenario.status(number, "one", serves(1));
+    assert!(!scenario.is_broken());
+    scenario.status(number, "two", serves(1));
+    assert!(scenario.is_broken(), "all have answered");
+}
