@@ -274,7 +274,6 @@ impl DistributedDoubleBarrier {
                 if self.open(ready, data, member).await? {
                     return Ok(Look::Open);
                 }
-                // Its node ends with its session: it does not count any more.
                 continue;
             }
             if let Some(ready) = ready
@@ -337,42 +336,37 @@ impl DistributedDoubleBarrier {
     }
 
     /// Creates `ready`, or writes the one of a former round, which wakes the members that wait. After either, `ready`
-    /// is newer than each of them. False if the session of this member ends before: written in another session, `ready`
-    /// would open the barrier for members that come after those that were counted.
+    /// is newer than each of them. False without a definite reply, or if `ready` is deleted meanwhile: what was counted may
+    /// be over, so that the member looks again.
+    ///
+    /// Not in another session than that of the member: its node ends with its session.
     async fn open(
         &self,
-        mut left_behind: Option<Stat>,
+        left_behind: Option<Stat>,
         data: &[u8],
         own: &Member,
     ) -> Result<bool, Error> {
+        let mut is_first = true;
+        let once = || std::mem::take(&mut is_first) && own.is_current();
         let path = &self.ready_path;
-        let acl = self.options.parents().acls.of(path);
-        loop {
-            let (result, done) = match left_behind.take() {
-                Some(ready) => {
-                    let write = || self.client.set_data(path, data, Some(ready.version));
-                    let goes_on = || own.is_current();
-                    let written = persistently_while(&self.client, goes_on, write).await;
-                    // Another member was faster.
-                    (written.map(|written| written.map(drop)), ErrorKind::BadVersion)
-                }
-                None => {
-                    let mode = CreateMode::Persistent;
-                    let write = || create(&self.client, path, data, mode, acl);
-                    let goes_on = || own.is_current();
-                    let created = persistently_while(&self.client, goes_on, write).await;
-                    (created.map(|created| created.map(drop)), ErrorKind::NodeExists)
-                }
-            };
-            let Some(result) = result else { return Ok(false) };
-            match result {
-                Ok(()) => return Ok(true),
-                Err(error) if error.kind() == done => return Ok(true),
-                // Deleted since; the next attempt creates it.
-                Err(error)
-                    if error.kind() == ErrorKind::NoNode && done == ErrorKind::BadVersion => {}
-                Err(error) => return Err(error),
+        let (written, others_faster) = match left_behind {
+            Some(ready) => {
+                let write = || self.client.set_data(path, data, Some(ready.version));
+                let written = persistently_while(&self.client, once, write).await;
+                (written.map(|written| written.map(drop)), ErrorKind::BadVersion)
             }
+            None => {
+                let (mode, acl) = (CreateMode::Persistent, self.options.parents().acls.of(path));
+                let write = || create(&self.client, path, data, mode, acl);
+                let written = persistently_while(&self.client, once, write).await;
+                (written.map(|written| written.map(drop)), ErrorKind::NodeExists)
+            }
+        };
+        match written {
+            Some(Ok(())) => Ok(true),
+            Some(Err(error)) if error.kind() == others_faster => Ok(true),
+            Some(Err(error)) if error.kind() != ErrorKind::NoNode => Err(error),
+            _ => Ok(false),
         }
     }
 

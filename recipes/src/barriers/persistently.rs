@@ -23,7 +23,7 @@ pub(super) async fn persistently<R, F: Future<Output = Result<R, Error>>>(
 /// As [`persistently`], as long as `goes_on` is true before each request; then `None`.
 pub(super) async fn persistently_while<R, F: Future<Output = Result<R, Error>>>(
     client: &Client,
-    goes_on: impl Fn() -> bool,
+    mut goes_on: impl FnMut() -> bool,
     mut request: impl FnMut() -> F,
 ) -> Option<Result<R, Error>> {
     let mut count = 0;

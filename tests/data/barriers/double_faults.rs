@@ -6,6 +6,7 @@ use crate::*;
 
 on_both_servers! {
     a_barrier_is_not_opened_in_another_session
+    a_barrier_is_counted_again_before_it_is_opened_again
     a_member_that_enters_again_is_not_waited_for
     every_request_and_every_reply_may_be_lost
     an_enter_is_dropped_at_every_poll
@@ -37,6 +38,34 @@ async fn a_barrier_is_not_opened_in_another_session(fixture: Fixture) {
     assert_ne!(alone, ["ready"]);
     assert!(!second.is_finished());
     let first = spawn_enter(member(&a, &fixture.path, 2));
+    let [first, second] = both(first, second).await;
+    both_leave(first, second).await;
+}
+
+/// `ready` is created without a reply. While the connection is broken, the other member leaves, and `ready` goes.
+// Case (Found in docent itself): a member of a double barrier repeated the create of `ready` without
+// a new count after a lost reply: the barrier opened for fewer members than it is for.
+async fn a_barrier_is_counted_again_before_it_is_opened_again(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let (b, _tap_b) = fixture.client("B").await;
+    let [other, ready] = ["00000000-0000-4000-8000-000000000000", "ready"]
+        .map(|name| format!("{}/{name}", fixture.path));
+    let options = docent::CreateOptions::new(CreateMode::Persistent).with_parents();
+    b.create(&other, b"", options).await.unwrap();
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A").nth(2));
+    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    let first = spawn_enter(member(&a, &fixture.path, 2));
+    let is_create = |r: &Record| &*r.client == "A" && r.is_request(OpCode::Create2);
+    records.until(DEADLINE, is_create).await.unwrap();
+    tap.refuse().await.unwrap();
+    records.until(DEADLINE, is_create).await.unwrap();
+    fixture.children(&fixture.path, 3).await;
+    b.delete(&ready, None).await.unwrap();
+    b.delete(&other, None).await.unwrap();
+    tap.accept().await.unwrap();
+    has_watches(&a, 2).await;
+    assert!(!first.is_finished());
+    let second = spawn_enter(member(&b, &fixture.path, 2));
     let [first, second] = both(first, second).await;
     both_leave(first, second).await;
 }
