@@ -19,10 +19,24 @@ async fn every_option_in_cli_md_exists() {
     let document = include_str!("../../docs/CLI.md");
     let mut known = options("--path --test --features");
     for command in [
-        "lock", "lead", "locks", "revoke", "get", "set", "create", "delete", "tree", "watch",
-        "multi", "conform", "decode", "serve",
+        "lock",
+        "lead",
+        "locks",
+        "revoke",
+        "get",
+        "set",
+        "create",
+        "delete",
+        "tree",
+        "watch",
+        "multi",
+        "conform",
+        "conform client",
+        "decode",
+        "serve",
     ] {
-        known.extend(options(&run("", &[command, "--help"]).await.ok()));
+        let words: Vec<_> = command.split(' ').chain(["--help"]).collect();
+        known.extend(options(&run("", &words).await.ok()));
     }
     let unknown: Vec<_> = options(document).difference(&known).cloned().collect();
     assert!(unknown.is_empty(), "{unknown:?}");
