@@ -247,8 +247,13 @@ impl<W: Clone + Ord> Watches<W> {
                 }
             }
         }
+        let is_covered = self.modes.get(path).is_some() || self.has_set(path, &PERSISTENT);
         for kind in ONE_SHOT.into_iter().filter(|kind| kind.is_ended_by(event_type)) {
-            let as_seen = kind.as_seen(event_type);
+            let as_seen = match (kind, event_type) {
+                // The deletion before the read that found no node: setWatches has reported it late, for an earlier watch.
+                (WatchKind::Exist, EventType::NodeDeleted) if !is_covered => event_type,
+                _ => kind.as_seen(event_type),
+            };
             self.take(path, kind, |path, watcher| notify(watcher, as_seen, path));
         }
         if children {

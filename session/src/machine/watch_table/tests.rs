@@ -103,6 +103,20 @@ fn a_one_shot_watch_reports_what_a_server_would_although_the_first_event_is_miss
     }
 }
 
+/// A server answers a setWatches that it has refused before with the deletion of a node that was watched then. Meanwhile, another
+/// read has found no node.
+// Case (Found in docent itself): a watch for the creation of a node reported one that never was,
+// when a late setWatches reported the deletion before: a member of a double barrier entered alone.
+#[test]
+fn a_deletion_that_is_reported_late_is_no_creation() {
+    let mut watches = table(&[(Data, "/a", 1), (Exist, "/a", 2)]);
+    let events = dispatch(&mut watches, EventType::NodeDeleted, "/a");
+    assert_eq!(
+        events.iter().map(|(_, event, _)| *event).collect::<Vec<_>>(),
+        [EventType::NodeDeleted; 2]
+    );
+}
+
 /// Source: `ZKWatchManager.materialize`, the persistent lists.
 #[test]
 fn persistent_watches_stay_and_recursive_ones_report_descendants() {
