@@ -247,7 +247,9 @@ impl<W: Clone + Ord> Watches<W> {
                 }
             }
         }
-        let is_covered = self.modes.get(path).is_some() || self.has_set(path, &PERSISTENT);
+        let is_covered = self.is_covered(path)
+            || self.confirmed(path).covers()
+            || self.has_set(path, &PERSISTENT);
         for kind in ONE_SHOT.into_iter().filter(|kind| kind.is_ended_by(event_type)) {
             let as_seen = match (kind, event_type) {
                 // The deletion before the read that found no node: setWatches has reported it late, for an earlier watch.

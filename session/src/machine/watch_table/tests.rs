@@ -109,12 +109,13 @@ fn a_one_shot_watch_reports_what_a_server_would_although_the_first_event_is_miss
 // when a late setWatches reported the deletion before: a member of a double barrier entered alone.
 #[test]
 fn a_deletion_that_is_reported_late_is_no_creation() {
-    let mut watches = table(&[(Data, "/a", 1), (Exist, "/a", 2)]);
-    let events = dispatch(&mut watches, EventType::NodeDeleted, "/a");
-    assert_eq!(
-        events.iter().map(|(_, event, _)| *event).collect::<Vec<_>>(),
-        [EventType::NodeDeleted; 2]
-    );
+    for unset in [None, Some(7)] {
+        let mut watches = table(&[(Data, "/a", 1), (Exist, "/a", 2)]);
+        watches.mode_entry(&"/a".into()).unset = unset;
+        let events = dispatch(&mut watches, EventType::NodeDeleted, "/a");
+        let events: Vec<_> = events.iter().map(|(_, event, _)| *event).collect();
+        assert_eq!(events, [EventType::NodeDeleted; 2]);
+    }
 }
 
 /// Source: `ZKWatchManager.materialize`, the persistent lists.
