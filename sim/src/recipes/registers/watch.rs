@@ -161,7 +161,11 @@ impl Watch {
         let target = self.target;
         worker.say(format!("{target:?}: {:?} {} {:x?}", event.event_type, event.path, event.zxid));
         if event.is_end() {
-            if self.lease.as_ref().is_some_and(|lease| !lease.is_lost())
+            // A member that is not upgraded yet knows no persistent watches, and docent ends them there, as documented.
+            let is_old = worker.world.core().servers.version == Version::V3_5;
+            let is_unknown = is_old && event.event_type == EventType::PersistentWatchRemoved;
+            if !is_unknown
+                && self.lease.as_ref().is_some_and(|lease| !lease.is_lost())
                 && worker.client.ended().is_none()
             {
                 worker.violation(&format!("{target:?} ended in a living session: {event:?}"));
