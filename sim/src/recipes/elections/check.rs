@@ -5,9 +5,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    future::Future,
+    pin::pin,
+    task::{Context, Poll, Waker},
 };
 
-use docent::{LeaderLatch, LeaderSelector, Leadership};
+use docent::{ErrorKind, LeaderLatch, LeaderSelector, Leadership};
 
 use super::queues::Queues;
 use crate::{
@@ -40,6 +43,16 @@ impl Object {
             Self::Latch(latch) => latch.current_leadership(),
             Self::Selector(selector) => selector.current_leadership(),
         }
+    }
+
+    /// Whether it takes part no longer, because a fault has let the servers refuse its node.
+    fn is_denied(&self) -> bool {
+        let Self::Latch(latch) = self else { return false };
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready(Err(error)) = pin!(latch.leadership()).poll(&mut context) else {
+            return false;
+        };
+        matches!(error.kind(), ErrorKind::NoAuth | ErrorKind::QuotaExceeded)
     }
 }
 
@@ -172,7 +185,8 @@ impl Check for Leaders {
                 let hold = named.believed(leadership);
                 self.conflicts.judge_bound(view, number, &hold, name, found);
             }
-            if open.client.ended().is_none() {
+            let is_wanted = leadership.is_some() || !open.of.object.is_denied();
+            if open.client.ended().is_none() && is_wanted {
                 wanted.entry(election).or_default().push(open.pid);
             }
             if let Some(leadership) = leadership {
