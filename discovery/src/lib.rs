@@ -93,6 +93,7 @@
 //! detail says. With the outcome `Unknown`, it is a reply of the server that has no valid format.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod down_instances;
 mod error;

@@ -36,6 +36,7 @@
 
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 extern crate alloc;
 #[cfg(feature = "std")]

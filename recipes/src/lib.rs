@@ -54,6 +54,8 @@
 //! # }
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
 mod acl_provider;
 pub mod atomic;
 pub mod barriers;

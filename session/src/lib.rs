@@ -65,6 +65,7 @@
 "
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod backoff;
 pub mod config;

@@ -314,13 +314,16 @@ impl LockInternals {
                     }
                     trace!(step = 8, path = ours.path(), "woken");
                 }
-                Err(PredicateError::OurNodeMissing) => {
-                    return Err(error::own_node_missing(ours.name()).into());
-                }
-                Err(PredicateError::SequenceExhausted) => {
-                    return Err(error::sequence_exhausted(&self.base_path).into());
-                }
+                Err(why) => return Err(self.without_place(&why, ours).into()),
             }
+        }
+    }
+
+    /// Our node has no place in the queue.
+    fn without_place(&self, why: &PredicateError, ours: &OurNode<'_>) -> Error {
+        match why {
+            PredicateError::OurNodeMissing => error::own_node_missing(ours.name()),
+            PredicateError::SequenceExhausted => error::sequence_exhausted(&self.base_path),
         }
     }
 

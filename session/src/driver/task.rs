@@ -467,6 +467,12 @@ impl Driver {
         if let Some(metrics) = metrics {
             self.recorder.record(metrics);
         }
+        self.spawn_tasks();
+        turn
+    }
+
+    /// Starts what the machine has asked for and what takes long.
+    fn spawn_tasks(&mut self) {
         #[cfg(feature = "sasl")]
         if let Some(step) = self.outputs.sasl_step.take() {
             super::sasl_step::spawn(&self.shared, &*self.runtime, step);
@@ -477,7 +483,6 @@ impl Driver {
         for (host, connection) in self.outputs.status_probes.drain(..) {
             probe::spawn_status(&self.shared, &self.transport, &*self.runtime, host, connection);
         }
-        turn
     }
 
     /// Ready when a deadline at `at` is due, or may be.

@@ -96,20 +96,13 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             // The session may have ended while the connection was being closed.
             return self.connection.disconnect();
         }
-        let detail = why.detail().unwrap_or("the connection was lost");
         let by_server = self.connection.failure().is_none();
         let is_planned =
             self.is_ready_to_migrate() && self.connection.is_reattaching() && by_server;
         self.hosts.note_silent(host, by_server && self.connection.is_handshaking());
         self.hosts.note_tls_mismatch(host, why.is_tls_mismatch());
-        let is_unexplained = by_server && !why.is_about_tls();
-        let handshake = if is_unexplained { self.unanswered() } else { String::new() };
         if !is_planned {
-            self.last_failure = Some(
-                Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown)
-                    .with_detail(format_args!("{host}: {detail}{handshake}"))
-                    .with_source_of(Some(why)),
-            );
+            self.last_failure = Some(self.explained(host, why));
         }
         let (was_connected, was_usable) = (self.is_connected(), self.connection.is_usable());
         let next = self.next_of_plan(host, is_planned);
@@ -154,6 +147,16 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.expire_if_due(now);
         // A connection without one reply extended no wait.
         self.fail_overdue(now);
+    }
+
+    /// The loss of the connection to the host, with what is known of its cause.
+    fn explained(&self, host: &Host, why: &Error) -> Error {
+        let detail = why.detail().unwrap_or("the connection was lost");
+        let is_unexplained = self.connection.failure().is_none() && !why.is_about_tls();
+        let handshake = if is_unexplained { self.unanswered() } else { String::new() };
+        Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown)
+            .with_detail(format_args!("{host}: {detail}{handshake}"))
+            .with_source_of(Some(why))
     }
 
     /// Describes why there is no usable connection: the last failure, and how far the attempt in progress is.
@@ -256,22 +259,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let other_session = asked_for.is_some_and(|id| id != response.session_id);
         let read_only = response.read_only.unwrap_or(false);
         if response.is_refused() || other_session {
-            if read_only && asked_for.is_some() {
-                // Cut off from the quorum, the server does not know sessions created since.
-                return self.connection.give_up("the read-only server does not know the session");
-            }
-            if asked_for.is_some() {
-                // ClickHouse Keeper.
-                if !response.is_refused() {
-                    self.operations.note_replacement();
-                }
-                self.expire(&self.since_the_loss("the server does not know the session"));
-                if self.is_closing() {
-                    // The session has ended, which was the purpose of the close.
-                    return self.end_closed();
-                }
-            }
-            return self.connection.give_up("the server refused the session");
+            return self.handle_refusal(response, asked_for.is_some(), read_only);
         }
         if read_only && (!self.config.read_only || self.is_closing()) {
             return self.connection.give_up("the server is read-only");
@@ -305,6 +293,31 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             return self.begin_sasl(deadline.min(now + self.timeouts.read));
         }
         self.admit();
+    }
+
+    /// The server refuses to create a session, does not know the one that was asked for, or replaces it.
+    fn handle_refusal(
+        &mut self,
+        response: &ConnectResponse<'_>,
+        is_resumed: bool,
+        read_only: bool,
+    ) {
+        if is_resumed && read_only {
+            // Cut off from the quorum, the server does not know sessions created since.
+            return self.connection.give_up("the read-only server does not know the session");
+        }
+        if is_resumed {
+            // ClickHouse Keeper.
+            if !response.is_refused() {
+                self.operations.note_replacement();
+            }
+            self.expire(&self.since_the_loss("the server does not know the session"));
+            if self.is_closing() {
+                // The session has ended, which was the purpose of the close.
+                return self.end_closed();
+            }
+        }
+        self.connection.give_up("the server refused the session");
     }
 
     /// The server is ready for requests.
