@@ -12,7 +12,7 @@
 //! | `until [N] FRAME` | waits until the trace has N lines that begin with FRAME |
 //! | `quiet A` | waits until the peer sends nothing more |
 //! | `inject FAULT OPERATION [of A] [below PATH] [nth N] [times N]` | injects a fault at the tap |
-//! | `end-delays` | ends the delays of all faults |
+//! | `end-delays` | ends the delays of all faults, once each delays its frame |
 //! | `throttle N` | the embedded server refuses the next N requests |
 //! | `mark` | begins the part of the trace that the next two steps check |
 //! | `sent A OPERATION ...` | waits until a peer has sent these requests, and no other |
@@ -69,6 +69,8 @@ pub(crate) struct Player {
     embedded: Option<TestingServer>,
     /// The length of the trace at the last `mark`.
     mark: u64,
+    /// The number of injected faults that delay a frame.
+    delays: usize,
     actors: BTreeMap<String, Actor>,
     /// Events of caches, in the form of the recordings.
     said: String,
@@ -94,7 +96,7 @@ impl Player {
         };
         let tap = Tap::start(&server).await.unwrap();
         let (actors, said) = (BTreeMap::new(), String::new());
-        Self { area, tap, server, embedded, mark: 0, actors, said, line }
+        Self { area, tap, server, embedded, mark: 0, delays: 0, actors, said, line }
     }
 
     /// Plays the script, and returns the trace.
@@ -116,8 +118,11 @@ impl Player {
             ["start", ..] => self.start_peers(&words[1..]).await,
             ["until", ..] => self.until(&words[1..].join(" ")).await,
             ["quiet", label] => self.quiet(label).await,
-            ["inject", fault, op, ..] => self.tap.inject(read_fault(fault, op, &words[3..])),
-            ["end-delays"] => self.tap.end_delays(),
+            ["inject", fault, op, ..] => {
+                self.delays += usize::from(fault.starts_with("delay-"));
+                self.tap.inject(read_fault(fault, op, &words[3..]));
+            }
+            ["end-delays"] => self.end_delays().await,
             ["throttle", count] => {
                 let server = self.embedded.as_ref().expect("`server: embedded` in the head");
                 server.throttle(count.parse().unwrap());
@@ -282,16 +287,29 @@ impl Player {
         .await;
     }
 
+    async fn end_delays(&self) {
+        // A frame that arrives later would be delayed to the end of the test.
+        eventually("each fault delays its frame", async || {
+            let trace = self.tap.trace();
+            let begins = |fault| matches!(fault, "DELAY_BEFORE" | "reply delayed");
+            let delayed = trace.iter().filter(|record| record.injected.is_some_and(begins));
+            (delayed.count() >= self.delays).then_some(())
+        })
+        .await;
+        self.tap.end_delays();
+    }
+
     async fn sent(&self, label: &str, wanted: &[&str]) {
-        eventually(&format!("{label} sends {wanted:?}"), async || {
+        let sent = eventually(&format!("{label} sends {wanted:?}"), async || {
             let trace = self.tap.trace().since(self.mark);
             let requests = trace.iter().filter(|record| &*record.client == label);
             let sent =
                 requests.filter_map(|record| record.op().filter(|op| record.is_request(*op)));
             let sent = sent.filter(|op| *op != OpCode::Ping).map(|op| op.to_string());
-            (sent.collect::<Vec<_>>() == wanted).then_some(())
+            Some(sent.collect::<Vec<_>>()).filter(|sent| sent.len() >= wanted.len())
         })
         .await;
+        assert_eq!(sent, wanted, "{label}: {}", self.tap.trace().since(self.mark).text());
     }
 
     async fn quiet(&mut self, label: &str) {
