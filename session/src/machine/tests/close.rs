@@ -6,17 +6,16 @@ impl Scenario {
     /// Whether closeSession was the last thing that was sent.
     fn sent_close(&mut self) -> bool {
         self.flush();
-        self.wire.last().is_some_and(|(_, request)| request == "CloseSession")
+        self.last_sent() == "CloseSession"
     }
 
     fn answer_close(&mut self, err: ErrorCode) {
         assert!(self.sent_close());
-        let xid = self.xids().last().copied().unwrap();
-        self.reply(xid, 6, err, b"");
+        self.reply_to_last(6, err);
     }
 }
 
-const CLOSED: (ErrorKind, Outcome) = (ErrorKind::Closed, Outcome::NotApplied);
+const CLOSED: Completed = refused(ErrorKind::Closed);
 
 // Case (Failure cases, 33): close with requests pending, or first by the server.
 // Case (Contracts of a call): close.
@@ -26,13 +25,10 @@ fn close_goes_behind_all_requests_and_waits_for_its_reply() {
     scenario.get("/a", 1);
     scenario.close(9);
     scenario.send_get("/late", 2);
-    assert_eq!(scenario.wire.last().unwrap().1, "CloseSession");
+    assert_eq!(scenario.last_sent(), "CloseSession");
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     scenario.reply(2, 6, ErrorCode::Ok, b"");
-    assert_eq!(
-        scenario.completions(),
-        [(2, Err((ErrorKind::Closed, Outcome::NotApplied))), (1, Ok(5)), (9, Ok(6))]
-    );
+    assert_eq!(scenario.completions(), [(2, CLOSED), (1, Ok(5)), (9, Ok(6))]);
     assert!(scenario.machine.is_ended());
 }
 
@@ -57,7 +53,7 @@ fn a_close_without_an_answer_ends_in_time_and_says_so() {
     scenario.flush();
     assert_eq!(scenario.machine.poll_timeout(), Some(scenario.now + ms(1000)));
     scenario.wait(ms(1000));
-    assert_eq!(scenario.completions(), [(9, Err((ErrorKind::OperationTimeout, Outcome::Unknown)))]);
+    assert_eq!(scenario.completions(), [(9, LATE)]);
     assert!(scenario.machine.is_ended());
 }
 
@@ -71,7 +67,7 @@ fn a_close_without_a_connection_goes_out_on_the_next() {
     scenario.get("/queued", 2);
     scenario.close(9);
     scenario.get("/late", 3);
-    assert_eq!(scenario.completions(), [(1, Err(LOST)), (3, Err(CLOSED))]);
+    assert_eq!(scenario.completions(), [(1, Err(LOST)), (3, CLOSED)]);
     assert!(
         matches!(scenario.machine.poll_connect(scenario.now), Connect::To(..)),
         "without a pause"
@@ -99,13 +95,13 @@ fn a_close_that_finds_no_connection_says_so_when_its_time_is_up() {
     }
     assert_eq!(scenario.completions(), []);
     scenario.wait(ms(1000));
-    assert_eq!(scenario.completions(), [(1, Err(CLOSED)), (9, Err(LOST))]);
+    assert_eq!(scenario.completions(), [(1, CLOSED), (9, Err(LOST))]);
     assert!(scenario.machine.is_ended() && scenario.machine.state().is_none());
 }
 
 #[test]
 fn a_close_while_the_server_is_left_stays_with_it() {
-    let two = [Host { name: "two".into(), port: 1 }];
+    let two = [host("two")];
     // Before and after the last answer that the move waits for.
     for answered in [false, true] {
         let mut scenario = Scenario::connected();
@@ -118,7 +114,7 @@ fn a_close_while_the_server_is_left_stays_with_it() {
         scenario.close(9);
         assert!(!scenario.is_broken());
         // Another change of the list does not end it, either.
-        scenario.machine.update_server_list(&[Host { name: "three".into(), port: 1 }]);
+        scenario.machine.update_server_list(&[host("three")]);
         assert!(scenario.sent_close());
         if !answered {
             scenario.reply(1, 5, ErrorCode::Ok, b"");
@@ -134,8 +130,7 @@ fn a_close_while_the_server_is_left_stays_with_it() {
 // it.
 #[test]
 fn a_close_during_the_first_handshake_ends_the_session_that_comes_of_it() {
-    let mut scenario = Scenario::new(config());
-    scenario.connect();
+    let mut scenario = Scenario::connecting(config());
     scenario.close(9);
     assert_eq!(scenario.completions(), []);
     scenario.accept(7, 6000);
@@ -144,8 +139,7 @@ fn a_close_during_the_first_handshake_ends_the_session_that_comes_of_it() {
 
     // If the server made none, no other one is made.
     for refused in [false, true] {
-        let mut scenario = Scenario::new(config());
-        scenario.connect();
+        let mut scenario = Scenario::connecting(config());
         scenario.close(9);
         if refused {
             scenario.refuse();
@@ -165,7 +159,7 @@ fn a_close_before_there_was_a_session_is_a_success() {
             assert!(matches!(scenario.machine.poll_connect(scenario.now), Connect::To(..)));
         }
         scenario.machine.close(Some(9), Instant::ZERO);
-        assert_eq!(scenario.completions(), [(1, Err(CLOSED)), (9, Ok(0))]);
+        assert_eq!(scenario.completions(), [(1, CLOSED), (9, Ok(0))]);
     }
 }
 
@@ -206,23 +200,20 @@ fn a_session_that_expires_while_it_is_closed_is_closed_if_a_server_says_so() {
 fn a_read_only_server_ends_no_session_of_the_quorums() {
     for err in [ErrorCode::NotReadOnly, ErrorCode::Ok] {
         let mut scenario = Scenario::connected_with(config().with_read_only(true));
-        scenario.cut();
-        scenario.connect();
+        scenario.cut_and_connect();
         scenario.accept_read_only(7);
         scenario.close(9);
         // A read-write server that is found now changes nothing: closeSession is on its way already.
-        let other = Host { name: "one".into(), port: 1 };
+        let other = host("one");
         scenario.machine.handle_probe(&other, true);
         assert!(!scenario.is_broken());
         scenario.answer_close(err);
         assert!(scenario.is_broken(), "to be tried elsewhere");
-        scenario.cut();
-        scenario.connect();
-        assert!(scenario.wire.last().unwrap().1.contains("read_only: Some(false)"));
+        scenario.cut_and_connect();
+        assert!(scenario.last_sent().contains("read_only: Some(false)"));
         scenario.accept_read_only(7);
         assert!(scenario.is_broken());
-        scenario.cut();
-        scenario.resume();
+        scenario.cut_and_resume();
         scenario.answer_close(ErrorCode::Ok);
         assert_eq!(scenario.completions(), [(9, Ok(6))]);
     }
@@ -231,8 +222,7 @@ fn a_read_only_server_ends_no_session_of_the_quorums() {
 #[test]
 fn the_session_of_a_read_only_server_is_ended_by_it_or_forgotten() {
     for cut in [false, true] {
-        let mut scenario = Scenario::new(config().with_read_only(true));
-        scenario.connect();
+        let mut scenario = Scenario::connecting(config().with_read_only(true));
         scenario.accept_read_only(77);
         scenario.close(9);
         if cut {
@@ -275,7 +265,7 @@ fn all_calls_to_close_end_alike_at_the_earliest_of_their_times() {
     scenario.reply(1, 6, ErrorCode::Ok, b"");
     assert_eq!(scenario.completions(), [(1, Ok(6)), (2, Ok(6)), (3, Ok(6))]);
     scenario.machine.close(Some(4), now);
-    assert_eq!(scenario.completions(), [(4, Err(CLOSED))]);
+    assert_eq!(scenario.completions(), [(4, CLOSED)]);
 }
 
 #[test]
@@ -287,10 +277,10 @@ fn a_full_queue_does_not_keep_a_close_from_its_place_at_the_end() {
         scenario.get("/a", 1);
         scenario.machine.wait_for_capacity(2);
         scenario.close(9);
-        assert_eq!(scenario.completions(), [(2, Err(CLOSED))]);
+        assert_eq!(scenario.completions(), [(2, CLOSED)]);
         scenario.machine.wait_for_capacity(3);
         scenario.add_auth("digest", b"u:p", 4);
-        assert_eq!(scenario.completions(), [(3, Err(CLOSED)), (4, Err(CLOSED))]);
+        assert_eq!(scenario.completions(), [(3, CLOSED), (4, CLOSED)]);
         scenario.flush();
         scenario.reply(1, 5, ErrorCode::Ok, b"");
         scenario.answer_close(ErrorCode::Ok);
@@ -303,8 +293,7 @@ fn a_full_queue_does_not_keep_a_close_from_its_place_at_the_end() {
 fn only_the_end_itself_is_the_reason_of_later_failures() {
     let text = |end: fn(&mut Scenario)| {
         let mut scenario = Scenario::connected();
-        scenario.cut();
-        scenario.resume();
+        scenario.cut_and_resume();
         end(&mut scenario);
         assert!(scenario.machine.is_ended());
         scenario.machine.refusal().to_string()

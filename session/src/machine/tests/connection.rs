@@ -25,10 +25,7 @@ fn without_a_connection_a_request_waits_for_a_limited_time() {
     scenario.wait(ms(1000));
     scenario.get("/bb", 2);
     scenario.wait(ms(2000));
-    assert_eq!(
-        scenario.completions(),
-        [(1, Err((ErrorKind::ConnectionLoss, Outcome::NotApplied)))]
-    );
+    assert_eq!(scenario.completions(), [(1, refused(ErrorKind::ConnectionLoss))]);
     scenario.resume();
     assert_eq!(scenario.xids(), [0, 2], "the other one goes out whole");
 }
@@ -65,7 +62,7 @@ fn a_request_that_no_connection_carries_fails_at_its_deadline() {
         scenario.wait(ms(100));
         done = scenario.completions();
     }
-    assert_eq!(done, [(2, Err((ErrorKind::ConnectionLoss, Outcome::NotApplied))), (3, Err(LOST))]);
+    assert_eq!(done, [(2, refused(ErrorKind::ConnectionLoss)), (3, Err(LOST))]);
     let waited = scenario.now.duration_since(submitted);
     assert!(waited >= ms(3000) && waited < ms(4500), "{waited:?}");
 }
@@ -104,8 +101,7 @@ fn the_attempt_in_progress_is_a_part_of_the_error() {
     scenario.machine.handle_connected(scenario.now);
     let silent = text(&mut scenario);
     assert!(silent.contains("one:1: no reply to the handshake yet"), "{silent}");
-    scenario.cut();
-    scenario.connect();
+    scenario.cut_and_connect();
     let both = text(&mut scenario);
     let (last, now) = both.split_once("; now: ").expect(&both);
     assert!(last.contains("the connection was lost"), "{both}");
@@ -125,8 +121,7 @@ fn a_reply_to_nothing_ends_the_connection() {
 #[test]
 fn states_are_published_as_by_curator() {
     let mut scenario = Scenario::connected();
-    scenario.cut();
-    scenario.resume();
+    scenario.cut_and_resume();
     use ConnectionState::{Connected, Reconnected, Suspended};
     assert_eq!(scenario.states(), [Connected, Suspended, Reconnected]);
 }
@@ -185,13 +180,10 @@ fn without_a_connection_for_the_session_timeout_the_session_is_lost() {
     scenario.get("/queued", 2);
     scenario.wait(ms(1));
     assert!(lease.is_lost());
-    assert_eq!(
-        scenario.completions(),
-        [(2, Err((ErrorKind::SessionExpired, Outcome::NotApplied)))]
-    );
+    assert_eq!(scenario.completions(), [(2, refused(ErrorKind::SessionExpired))]);
     assert_eq!(scenario.watch_events(), [(1, EventType::None)]);
     scenario.connect();
-    let request = &scenario.wire.last().unwrap().1;
+    let request = scenario.last_sent();
     assert!(
         request.contains("last_zxid_seen: 0") && request.contains("session_id: 0x0"),
         "{request}"
@@ -201,8 +193,7 @@ fn without_a_connection_for_the_session_timeout_the_session_is_lost() {
 /// ZOOKEEPER-4921.
 #[test]
 fn a_session_that_was_never_made_does_not_expire() {
-    let mut scenario = Scenario::new(config());
-    scenario.connect();
+    let mut scenario = Scenario::connecting(config());
     scenario.cut();
     scenario.wait(ms(60_000));
     assert_eq!(scenario.states(), [ConnectionState::Suspended]);

@@ -19,8 +19,7 @@ fn credentials_without_a_reply_are_sent_again_for_their_caller() {
     let mut scenario = Scenario::connected();
     scenario.add_auth("digest", b"u:p", 1);
     scenario.flush();
-    scenario.cut();
-    scenario.resume();
+    scenario.cut_and_resume();
     assert_eq!(scenario.xids(), [0, xid::AUTH, 0, xid::AUTH]);
     scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
     assert_eq!(scenario.completions(), [(1, Ok(0))]);
@@ -56,7 +55,7 @@ fn a_caller_s_credentials_are_answered_behind_the_configured_ones_on_each_connec
     scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
     assert_eq!(scenario.completions(), [(1, Ok(0))]);
     scenario.reply(xid::AUTH, 0, ErrorCode::AuthFailed, b"");
-    assert_eq!(scenario.completions(), [(2, Err((ErrorKind::AuthFailed, Outcome::NotApplied)))]);
+    assert_eq!(scenario.completions(), [(2, refused(ErrorKind::AuthFailed))]);
 }
 
 /// With and without a connection; later credentials are sent and answered as ever.
@@ -64,7 +63,7 @@ fn a_caller_s_credentials_are_answered_behind_the_configured_ones_on_each_connec
 // the server closed: one call with a long argument ended all others until the end of the client.
 #[test]
 fn credentials_above_the_limit_are_refused_and_never_sent() {
-    let refused = |token| (token, Err((ErrorKind::RequestTooLarge, Outcome::NotApplied)));
+    let refused = |token| (token, refused(ErrorKind::RequestTooLarge));
     // Header, type, and two lengths.
     let longest = 100 - (8 + 4 + 4 + 4) - "digest".len();
     let mut scenario = Scenario::connected_with(config().with_max_request_bytes(100));
@@ -96,10 +95,7 @@ fn refused_credentials_end_the_client() {
     assert!(scenario.machine.is_ended());
     assert_eq!(
         scenario.completions(),
-        [
-            (2, Err((ErrorKind::AuthFailed, Outcome::NotApplied))),
-            (1, Err((ErrorKind::AuthFailed, Outcome::Unknown)))
-        ]
+        [(2, refused(ErrorKind::AuthFailed)), (1, Err((ErrorKind::AuthFailed, Outcome::Unknown)))]
     );
     assert_eq!(scenario.machine.poll_connect(scenario.now), Connect::Ended);
 }
@@ -135,7 +131,7 @@ fn credentials_without_a_reply_end_by_the_request_timeout() {
     scenario.wait(ms(999));
     assert_eq!(scenario.completions(), []);
     scenario.wait(ms(1));
-    let timed_out = (1, Err((ErrorKind::OperationTimeout, Outcome::Unknown)));
+    let timed_out = (1, LATE);
     assert_eq!(scenario.completions(), [timed_out]);
     scenario.add_auth("digest", b"v:p", 2);
     scenario.flush();

@@ -7,10 +7,6 @@ const WITHIN: Duration = ms(10_000);
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
 
-fn host(name: &str) -> Host {
-    Host { name: name.into(), port: 1 }
-}
-
 fn three() -> Config {
     let servers = NAMES.map(|name| format!("{name}:1")).join(",");
     config().with_connect_string(servers.parse().unwrap()).with_failback(WITHIN)
@@ -39,6 +35,11 @@ impl Scenario {
         self.machine.handle_disconnected(self.now, &host, &why);
     }
 
+    fn move_on(&mut self) {
+        self.leave();
+        self.resume();
+    }
+
     fn ask_to_move(&mut self, token: u32) {
         let now = self.now;
         self.machine.reconnect(token, now);
@@ -47,15 +48,13 @@ impl Scenario {
     /// The number of the connection, and the servers that are asked for their status.
     fn asked(&mut self) -> (u64, Vec<String>) {
         let mut number = 0;
-        let events = std::iter::from_fn(|| self.machine.poll_event());
-        let hosts = events.filter_map(|event| match event {
+        let mut hosts = self.events(|event| match event {
             Event::ProbeStatus(host, connection) => {
                 number = connection;
                 Some(host.name)
             }
             _ => None,
         });
-        let mut hosts: Vec<_> = hosts.collect();
         hosts.sort();
         (number, hosts)
     }
@@ -93,14 +92,25 @@ impl Scenario {
         }
     }
 
+    /// All servers answer that they serve.
+    fn all_serve(&mut self) {
+        let (number, _) = self.asked();
+        self.statuses(number, [serves(1); 3]);
+    }
+
+    /// Waits for a survey, to which all servers answer that they serve.
+    fn find_all_serving(&mut self) {
+        let number = self.wait_for_survey().unwrap();
+        self.statuses(number, [serves(1); 3]);
+    }
+
     /// A machine that prefers the first server, has lost its connection to it, and is connected to another one.
     fn away() -> Self {
         let mut scenario = Self::new(three());
         scenario.machine.set_costs(NAMES.map(|name| (host(name), u64::from(name != "one"))));
         scenario.resume();
         assert_eq!(scenario.server_name(), "one");
-        scenario.leave();
-        scenario.resume();
+        scenario.move_on();
         assert_ne!(scenario.server_name(), "one");
         assert_eq!(scenario.states().len(), 3);
         scenario
@@ -112,18 +122,15 @@ impl Scenario {
 fn a_client_returns_to_a_better_server_and_loses_nothing() {
     let mut scenario = Scenario::away();
     let number = scenario.wait_for_survey().expect("a survey in time");
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     let last = scenario.xids().len();
     scenario.statuses(number, [serves(1); 3]);
-    scenario.get("/b", 2);
-    scenario.flush();
+    scenario.send_get("/b", 2);
     assert!(!scenario.is_broken(), "a request is in flight");
     assert_eq!(scenario.xids().len(), last, "nothing more is sent");
     scenario.reply_to_last(5, ErrorCode::Ok);
     assert!(scenario.is_broken());
-    scenario.leave();
-    scenario.resume();
+    scenario.move_on();
     assert_eq!(scenario.server_name(), "one");
     let (_, handshake) = &scenario.wire[last];
     assert!(handshake.contains("session_id: 0x7"), "{handshake}");
@@ -139,8 +146,7 @@ fn a_client_returns_to_a_better_server_and_loses_nothing() {
 fn a_server_that_is_not_reached_is_left_for_the_one_before_without_a_state() {
     let mut scenario = Scenario::away();
     let before = scenario.server_name();
-    let number = scenario.wait_for_survey().unwrap();
-    scenario.statuses(number, [serves(1); 3]);
+    scenario.find_all_serving();
     scenario.leave();
     for name in ["one", &before] {
         let Connect::To(next, deadline) = scenario.machine.poll_connect(scenario.now) else {
@@ -164,12 +170,10 @@ fn a_server_that_is_not_reached_is_left_for_the_one_before_without_a_state() {
 fn a_return_that_succeeds_is_no_move_and_no_loss() {
     let mut scenario = Scenario::away();
     let before = scenario.server_name();
-    let number = scenario.wait_for_survey().unwrap();
-    scenario.statuses(number, [serves(1); 3]);
+    scenario.find_all_serving();
     scenario.leave();
     scenario.machine.poll_connect(scenario.now);
-    scenario.leave();
-    scenario.resume();
+    scenario.move_on();
     assert_eq!(scenario.server_name(), before);
     assert_eq!(scenario.states(), []);
     let metrics = scenario.machine.metrics();
@@ -181,13 +185,11 @@ fn a_return_that_succeeds_is_no_move_and_no_loss() {
 fn a_move_whose_requests_have_no_reply_is_given_up() {
     let mut scenario = Scenario::away();
     let number = scenario.wait_for_survey().unwrap();
-    scenario.get("/slow", 1);
-    scenario.flush();
+    scenario.send_get("/slow", 1);
     scenario.statuses(number, [serves(1); 3]);
     scenario.wait(scenario.machine.timeouts().reattach);
     assert!(!scenario.is_broken());
-    scenario.get("/a", 2);
-    scenario.flush();
+    scenario.send_get("/a", 2);
     scenario.reply_to_last(5, ErrorCode::Ok);
     assert_eq!(scenario.machine.metrics().failed_moves, 1);
 }
@@ -222,14 +224,14 @@ fn no_client_moves_between_keepers() {
     assert!(!scenario.is_broken());
     assert_eq!(scenario.wait_for_survey(), None, "asks once");
     scenario.ask_to_move(1);
-    assert_eq!(scenario.completions(), [(1, Err((ErrorKind::Unimplemented, Outcome::NotApplied)))]);
+    assert_eq!(scenario.completions(), [(1, refused(ErrorKind::Unimplemented))]);
 
     let mut scenario = Scenario::away();
     scenario.ask_to_move(1);
     let (number, _) = scenario.asked();
     scenario.statuses(number, [keeper; 3]);
     assert!(!scenario.is_broken());
-    assert_eq!(scenario.completions(), [(1, Err((ErrorKind::Unimplemented, Outcome::NotApplied)))]);
+    assert_eq!(scenario.completions(), [(1, refused(ErrorKind::Unimplemented))]);
 }
 
 #[test]
@@ -274,8 +276,7 @@ fn moved(connections: [u32; 3]) -> Vec<Option<String>> {
         if !scenario.is_broken() {
             return Some(None);
         }
-        scenario.leave();
-        scenario.resume();
+        scenario.move_on();
         Some(Some(scenario.server_name()))
     });
     clients.collect()
@@ -307,8 +308,7 @@ fn of_better_servers_the_one_with_the_fewest_connections_is_chosen() {
     scenario.status(number, &worst, serves(1));
     scenario.status(number, others[0], serves(70));
     scenario.status(number, others[1], serves(60));
-    scenario.leave();
-    scenario.resume();
+    scenario.move_on();
     assert_eq!(scenario.server_name(), others[1]);
 }
 
@@ -325,8 +325,7 @@ fn a_reconnect_on_request_goes_to_the_best_server_or_the_same_one() {
     scenario.statuses(number, [serves(1); 3]);
     assert!(scenario.is_broken());
     assert_eq!(scenario.completions(), []);
-    scenario.leave();
-    scenario.resume();
+    scenario.move_on();
     assert_eq!(scenario.server_name(), first);
     assert_eq!(scenario.completions(), [(1, Ok(0)), (2, Ok(0))]);
     assert_eq!(scenario.machine.metrics().moves, 0, "not to another server");
@@ -334,10 +333,8 @@ fn a_reconnect_on_request_goes_to_the_best_server_or_the_same_one() {
     let costs = NAMES.map(|name| (host(name), u64::from(name == first)));
     scenario.machine.set_costs(costs);
     scenario.ask_to_move(3);
-    let (number, _) = scenario.asked();
-    scenario.statuses(number, [serves(1); 3]);
-    scenario.leave();
-    scenario.resume();
+    scenario.all_serve();
+    scenario.move_on();
     assert_ne!(scenario.server_name(), first);
     assert_eq!(scenario.completions(), [(3, Ok(0))]);
     assert_eq!(scenario.machine.metrics().moves, 1);
@@ -347,17 +344,14 @@ fn a_reconnect_on_request_goes_to_the_best_server_or_the_same_one() {
 #[test]
 fn every_call_of_reconnect_ends() {
     let mut scenario = Scenario::new(three());
-    let refused = |kind| Err((kind, Outcome::NotApplied));
     scenario.ask_to_move(1);
     assert_eq!(scenario.completions(), [(1, refused(ErrorKind::ConnectionLoss))]);
     scenario.resume();
 
     // Requests in flight have no reply.
-    scenario.get("/slow", 2);
-    scenario.flush();
+    scenario.send_get("/slow", 2);
     scenario.ask_to_move(3);
-    let (number, _) = scenario.asked();
-    scenario.statuses(number, [serves(1); 3]);
+    scenario.all_serve();
     scenario.ask_to_move(4);
     scenario.wait(scenario.machine.timeouts().reattach);
     let kept = refused(ErrorKind::OperationTimeout);
@@ -365,8 +359,7 @@ fn every_call_of_reconnect_ends() {
 
     // The connection is lost meanwhile: the next one will do.
     scenario.ask_to_move(5);
-    scenario.leave();
-    scenario.resume();
+    scenario.move_on();
     assert_eq!(scenario.completions(), [(2, Err(LOST)), (5, Ok(0))]);
 
     // The session ends.
@@ -375,8 +368,7 @@ fn every_call_of_reconnect_ends() {
     scenario.connect();
     scenario.refuse();
     assert_eq!(scenario.completions(), [(6, refused(ErrorKind::SessionExpired))]);
-    scenario.leave();
-    scenario.resume();
+    scenario.move_on();
 
     scenario.ask_to_move(7);
     scenario.close(8);
@@ -398,8 +390,7 @@ fn the_reconnect_of_a_renewal_answers_a_request_too() {
     scenario.machine.reattach(now);
     scenario.ask_to_move(1);
     assert_eq!(scenario.asked().1.len(), 0);
-    scenario.leave();
-    scenario.resume();
+    scenario.move_on();
     assert_eq!(scenario.completions(), [(1, Ok(0))]);
 }
 
@@ -408,8 +399,7 @@ fn the_reconnect_of_a_renewal_answers_a_request_too() {
 fn no_client_moves_while_its_lease_is_short() {
     // A sixth of this timeout is less than the least time of an attempt.
     for (time_out, moves) in [(300, false), (6000, true)] {
-        let mut scenario = Scenario::new(three());
-        scenario.connect();
+        let mut scenario = Scenario::connecting(three());
         scenario.accept(7, time_out);
         assert_eq!(scenario.wait_for_survey().is_some(), moves, "{time_out}");
     }
@@ -434,14 +424,12 @@ fn a_role_is_taken_from_a_reply_only() {
 #[test]
 fn no_client_moves_to_a_server_that_lags_behind() {
     let mut scenario = Scenario::away();
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     scenario.reply_to_last(0x50, ErrorCode::Ok);
     for (zxid, moves) in [(0x4f, false), (0x50, true)] {
         let number = scenario.wait_for_survey().unwrap();
         // Later replies prove nothing about the answers.
-        scenario.get("/a", 2);
-        scenario.flush();
+        scenario.send_get("/a", 2);
         scenario.reply_to_last(0x60, ErrorCode::Ok);
         scenario.machine.last_zxid = 0x60;
         scenario.statuses(number, [status(1, zxid, "follower"), serves(1), serves(1)]);
@@ -464,15 +452,13 @@ fn surveys_are_rarer_after_each_failed_move() {
         scenario.statuses(number, [serves(1); 3]);
         scenario.leave();
         scenario.machine.poll_connect(scenario.now);
-        scenario.leave();
-        scenario.resume();
+        scenario.move_on();
         assert_eq!(scenario.machine.metrics().failed_moves, failed.into());
     }
     assert!(longest >= WITHIN * 8);
 
     // Another connection, other servers.
-    scenario.leave();
-    scenario.resume();
+    scenario.move_on();
     assert!(scenario.wait_for_survey().is_some());
 }
 
@@ -482,12 +468,11 @@ fn a_reconnect_that_joins_a_migration_ends_in_time() {
     let migrated = |scenario: &mut Scenario| {
         scenario.machine.update_server_list(&[host("four")]);
     };
-    let kept = Err((ErrorKind::OperationTimeout, Outcome::NotApplied));
+    let kept = refused(ErrorKind::OperationTimeout);
     for migrates_first in [true, false] {
         let mut scenario = Scenario::new(three());
         scenario.resume();
-        scenario.get("/slow", 1);
-        scenario.flush();
+        scenario.send_get("/slow", 1);
         if migrates_first {
             migrated(&mut scenario);
             scenario.ask_to_move(2);
@@ -510,11 +495,9 @@ fn a_reconnect_that_joins_a_migration_ends_in_time() {
     // A list that lacks the server during a move.
     let mut scenario = Scenario::new(three());
     scenario.resume();
-    scenario.get("/slow", 1);
-    scenario.flush();
+    scenario.send_get("/slow", 1);
     scenario.ask_to_move(2);
-    let (number, _) = scenario.asked();
-    scenario.statuses(number, [serves(1); 3]);
+    scenario.all_serve();
     migrated(&mut scenario);
     scenario.wait(scenario.machine.timeouts().reattach);
     assert_eq!(scenario.completions(), [(2, kept)]);
@@ -534,15 +517,12 @@ fn a_server_of_a_move_that_refuses_the_user_is_left() {
     let before = scenario.server_name();
     scenario.machine.set_costs(NAMES.map(|name| (host(name), u64::from(name == before))));
     scenario.states();
-    let number = scenario.wait_for_survey().unwrap();
-    scenario.statuses(number, [serves(1); 3]);
-    scenario.leave();
-    scenario.resume();
+    scenario.find_all_serving();
+    scenario.move_on();
     scenario.refuse_sasl();
     assert!(!scenario.machine.is_ended());
     assert!(scenario.is_broken());
-    scenario.leave();
-    scenario.resume();
+    scenario.move_on();
     scenario.authenticate();
     assert_eq!(scenario.server_name(), before);
     assert_eq!(scenario.states(), []);

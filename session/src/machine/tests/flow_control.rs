@@ -11,10 +11,7 @@ fn waiting(max_requests: usize) -> Scenario {
 #[test]
 fn requests_over_the_capacity_wait_and_are_sent_in_call_order() {
     let mut scenario = waiting(2);
-    for token in 1..=5 {
-        scenario.get("/a", token);
-    }
-    scenario.flush();
+    scenario.send_each("/a", 1..=5);
     assert_eq!(scenario.xids(), [0, 1, 2]);
     assert!(!scenario.machine.wants_write(), "nothing to write without capacity");
     assert_eq!(scenario.machine.metrics().in_flight, 2);
@@ -53,10 +50,7 @@ fn bytes_count_as_requests_do() {
 #[test]
 fn a_cut_fails_requests_in_flight_and_sends_those_that_waited() {
     let mut scenario = waiting(2);
-    for token in 1..=4 {
-        scenario.get("/a", token);
-    }
-    scenario.flush();
+    scenario.send_each("/a", 1..=4);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     scenario.flush();
     scenario.cut();
@@ -75,11 +69,7 @@ fn a_request_that_waits_for_too_long_is_never_sent_and_others_follow_whole() {
     scenario.wait(ms(500));
     scenario.get("/third", 3);
     scenario.wait(ms(500));
-    let timed_out = |outcome| Err((ErrorKind::OperationTimeout, outcome));
-    assert_eq!(
-        scenario.completions(),
-        [(1, timed_out(Outcome::Unknown)), (2, timed_out(Outcome::NotApplied))]
-    );
+    assert_eq!(scenario.completions(), [(1, LATE), (2, refused(ErrorKind::OperationTimeout))]);
     assert_eq!(scenario.machine.metrics().timed_out, 2);
     // The first still takes its place: its answer has not come.
     scenario.flush();
@@ -101,7 +91,7 @@ fn a_close_is_sent_after_waiting_requests() {
         scenario.reply(xid, 5, ErrorCode::Ok, b"");
     }
     assert_eq!(scenario.completions(), [(1, Ok(5)), (2, Ok(5)), (9, Ok(5))]);
-    assert!(scenario.wire.last().unwrap().1.contains("CloseSession"));
+    assert!(scenario.last_sent().contains("CloseSession"));
 }
 
 /// The time of each reply counts from when its request was sent, not from the call.
@@ -124,9 +114,7 @@ fn waiting_moves_no_deadline() {
 #[test]
 fn a_long_line_is_not_moved_for_each_that_leaves() {
     let mut scenario = waiting(1);
-    for token in 1..=1000 {
-        scenario.get("/a", token);
-    }
+    scenario.get_each("/a", 1..=1000);
     let length = scenario.machine.requests.buffered();
     for xid in 1..=100 {
         scenario.flush();
@@ -151,10 +139,7 @@ fn a_long_line_is_not_moved_for_each_that_leaves() {
 #[test]
 fn without_the_limit_in_flight_all_requests_leave_at_once() {
     let mut scenario = waiting(1);
-    for token in 1..=3 {
-        scenario.get("/a", token);
-    }
-    scenario.flush();
+    scenario.send_each("/a", 1..=3);
     assert_eq!(scenario.xids(), [0, 1]);
     scenario.machine.lift_limit_in_flight();
     scenario.flush();
@@ -166,10 +151,7 @@ fn without_the_limit_in_flight_all_requests_leave_at_once() {
 fn a_request_without_capacity_waits_for_a_connection_up_to_its_limit() {
     let mut scenario = waiting(1);
     let limit = config().connection_timeout();
-    for token in 1..=4 {
-        scenario.get("/a", token);
-    }
-    scenario.flush();
+    scenario.send_each("/a", 1..=4);
     scenario.cut();
     assert_eq!(scenario.completions(), [(1, Err(LOST))]);
     scenario.wait(ms(1000));
@@ -184,10 +166,7 @@ fn a_request_without_capacity_waits_for_a_connection_up_to_its_limit() {
     scenario.wait(limit - ms(1));
     assert_eq!(scenario.completions(), []);
     scenario.wait(ms(1));
-    assert_eq!(
-        scenario.completions(),
-        [(4, Err((ErrorKind::ConnectionLoss, Outcome::NotApplied)))]
-    );
+    assert_eq!(scenario.completions(), [(4, refused(ErrorKind::ConnectionLoss))]);
 }
 
 /// The machine's own requests stay queued, whole and in their places, while requests around them fail.
@@ -202,8 +181,7 @@ fn the_machines_own_requests_do_not_time_out_with_others() {
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     scenario.send_get("/in-flight", 2);
     scenario.get("/waits", 3);
-    let now = scenario.now;
-    scenario.machine.remove_watch("/w", &1, None, || now);
+    scenario.machine.remove_watch("/w", &1, None, scenario.clock());
     scenario.get("/waits-too", 4);
     scenario.wait(ms(500));
     scenario.get("/later", 5);
@@ -233,8 +211,7 @@ fn many_of_the_machines_own_requests_cost_later_calls_nothing() {
             .with_session_timeout(ms(40_000))
             .with_max_requests(usize::MAX)
             .with_max_pending_bytes(usize::MAX);
-        let mut scenario = Scenario::new(config);
-        scenario.connect();
+        let mut scenario = Scenario::connecting(config);
         scenario.accept(7, 40_000);
         (0..in_flight).for_each(|token| scenario.send_get("/in-flight", token));
         let now = scenario.now;
@@ -270,11 +247,7 @@ fn the_alarm_of_a_request_timeout_moves_on_with_the_requests() {
     assert_eq!(scenario.completions(), [(1, Ok(5))]);
     assert_eq!(scenario.machine.poll_timeout(), Some(start + ms(1400)));
     scenario.wait(ms(400));
-    let done = scenario.completions();
-    assert!(
-        matches!(done[..], [(2, Err((ErrorKind::OperationTimeout, Outcome::Unknown)))]),
-        "{done:?}"
-    );
+    assert_eq!(scenario.completions(), [(2, LATE)]);
     scenario.reply(2, 5, ErrorCode::Ok, b"");
     assert_ne!(scenario.machine.poll_timeout(), Some(start + ms(1400)));
 }

@@ -4,9 +4,8 @@ use super::*;
 
 #[test]
 fn the_first_handshake_asks_for_a_new_session() {
-    let mut scenario = Scenario::new(config());
-    scenario.connect();
-    let request = &scenario.wire[0].1;
+    let scenario = Scenario::connecting(config());
+    let request = scenario.last_sent();
     assert!(
         request
             .contains("last_zxid_seen: 0, time_out: 6000, session_id: 0x0, read_only: Some(false)"),
@@ -16,14 +15,12 @@ fn the_first_handshake_asks_for_a_new_session() {
 
 #[test]
 fn a_second_connection_brings_id_zxid_and_the_timeout_first_asked_for() {
-    let mut scenario = Scenario::new(config());
-    scenario.connect();
+    let mut scenario = Scenario::connecting(config());
     scenario.accept(0x17, 4000);
     scenario.send_get("/a", 1);
     scenario.reply(1, 99, ErrorCode::Ok, b"");
-    scenario.cut();
-    scenario.connect();
-    let request = &scenario.wire.last().unwrap().1;
+    scenario.cut_and_connect();
+    let request = scenario.last_sent();
     assert!(request.contains("last_zxid_seen: 99, time_out: 6000, session_id: 0x17"), "{request}");
 }
 
@@ -41,8 +38,7 @@ fn requests_wait_for_the_session_and_leave_in_call_order() {
 // Case (Failure cases, 26): another timeout than asked for.
 #[test]
 fn the_granted_timeout_sets_the_intervals() {
-    let mut scenario = Scenario::new(config());
-    scenario.connect();
+    let mut scenario = Scenario::connecting(config());
     scenario.accept(7, 3000);
     assert_eq!(scenario.machine.timeouts().ping, ms(1000));
     assert_eq!(scenario.machine.timeouts().read, ms(2000));
@@ -54,8 +50,7 @@ fn the_granted_timeout_sets_the_intervals() {
 #[test]
 fn a_read_only_server_is_passed_over() {
     for as_header in [true, false] {
-        let mut scenario = Scenario::new(config());
-        scenario.connect();
+        let mut scenario = Scenario::connecting(config());
         if as_header {
             scenario.feed(&ReplyHeader { xid: 0, zxid: 2, err: ErrorCode::NotReadOnly });
         } else {
@@ -70,8 +65,7 @@ fn a_read_only_server_is_passed_over() {
 
 #[test]
 fn http_instead_of_a_handshake_is_named() {
-    let mut scenario = Scenario::new(config());
-    scenario.connect();
+    let mut scenario = Scenario::connecting(config());
     scenario.feed_bytes(b"HTTP/1.1 400 Bad Request\r\n\r\n");
     let error = scenario.machine.wants_disconnect().unwrap();
     assert!(error.to_string().contains("HTTP/1.1 400 Bad"), "{error}");
@@ -82,8 +76,7 @@ fn http_instead_of_a_handshake_is_named() {
 // Case (Failure cases, 7): a handshake of 36 bytes.
 #[test]
 fn a_handshake_without_the_read_only_byte_is_accepted() {
-    let mut scenario = Scenario::new(config());
-    scenario.connect();
+    let mut scenario = Scenario::connecting(config());
     scenario.feed(&ConnectResponse { read_only: None, ..granted(7, 6000) });
     assert!(scenario.machine.is_connected());
 }
@@ -91,8 +84,7 @@ fn a_handshake_without_the_read_only_byte_is_accepted() {
 // Case (Pitfalls of the wire, 22): a server that accepts and says nothing.
 #[test]
 fn a_server_that_takes_the_connection_and_says_nothing_is_given_up() {
-    let mut scenario = Scenario::new(config());
-    scenario.connect();
+    let mut scenario = Scenario::connecting(config());
     let deadline = scenario.machine.poll_timeout().unwrap();
     assert_eq!(deadline.duration_since(scenario.now), ms(3000), "the connection timeout");
     scenario.now = deadline;
@@ -107,15 +99,11 @@ fn a_refused_session_is_lost_and_a_new_one_is_made() {
     let mut scenario = Scenario::connected();
     scenario.send_get("/sent", 1);
     scenario.get("/queued", 2);
-    scenario.cut();
-    scenario.connect();
+    scenario.cut_and_connect();
     scenario.refuse();
     assert!(scenario.is_broken());
     scenario.cut();
-    assert_eq!(
-        scenario.completions(),
-        [(1, Err(LOST)), (2, Err((ErrorKind::SessionExpired, Outcome::NotApplied)))]
-    );
+    assert_eq!(scenario.completions(), [(1, Err(LOST)), (2, refused(ErrorKind::SessionExpired))]);
     scenario.connect();
     scenario.accept(8, 6000);
     use ConnectionState::{Connected, Lost, Reconnected, Suspended};
@@ -128,8 +116,7 @@ fn a_refused_session_is_lost_and_a_new_one_is_made() {
 #[test]
 fn another_session_than_the_one_asked_for_is_an_expiry() {
     let mut scenario = Scenario::connected();
-    scenario.cut();
-    scenario.connect();
+    scenario.cut_and_connect();
     scenario.accept(8, 6000);
     assert!(scenario.is_broken());
     assert_eq!(scenario.machine.state(), Some(ConnectionState::Lost));
@@ -144,8 +131,7 @@ fn another_session_than_the_one_asked_for_is_an_expiry() {
 fn a_server_that_closes_silently_is_not_an_expiry() {
     let mut scenario = Scenario::connected();
     for _ in 0..3 {
-        scenario.cut();
-        scenario.connect();
+        scenario.cut_and_connect();
     }
     assert!(!scenario.machine.lease().unwrap().is_lost());
 }

@@ -8,8 +8,7 @@ impl Scenario {
     fn moved_to_a_read_only_server() -> Self {
         let mut scenario = Self::new(config().with_read_only(true));
         scenario.resume();
-        scenario.cut();
-        scenario.connect();
+        scenario.cut_and_connect();
         scenario.accept_read_only(7);
         scenario
     }
@@ -46,8 +45,7 @@ fn a_read_only_server_renews_no_lease() {
 /// A session that no member of the quorum knows supports no holds.
 #[test]
 fn a_session_made_by_a_read_only_server_is_worth_nothing() {
-    let mut scenario = Scenario::new(config().with_read_only(true));
-    scenario.connect();
+    let mut scenario = Scenario::connecting(config().with_read_only(true));
     scenario.accept_read_only(77);
     let lease = scenario.lease();
     assert!(!lease.claim().is_valid(scenario.now));
@@ -61,13 +59,11 @@ fn a_session_made_by_a_read_only_server_is_worth_nothing() {
 #[test]
 fn a_session_handed_in_at_a_read_only_server_is_not_believed_in() {
     let token = SessionToken::new(0x17, b"fedcba9876543210", 44);
-    let mut scenario = Scenario::new(config().with_read_only(true).with_session(token));
-    scenario.connect();
+    let mut scenario = Scenario::connecting(config().with_read_only(true).with_session(token));
     scenario.accept_read_only(0x17);
     let lease = scenario.lease();
     assert!(!lease.claim().is_valid(scenario.now));
-    scenario.cut();
-    scenario.connect();
+    scenario.cut_and_connect();
     scenario.accept(0x17, 6000);
     assert!(lease.claim().is_valid(scenario.now));
 }
@@ -78,8 +74,7 @@ fn after_a_read_only_server_the_quorum_renews_the_lease_again() {
     let mut scenario = Scenario::moved_to_a_read_only_server();
     let claim = scenario.lease().claim();
     scenario.now += ms(4000);
-    scenario.cut();
-    scenario.resume();
+    scenario.cut_and_resume();
     assert!(claim.is_valid(scenario.now + ms(5000)));
 }
 
@@ -89,8 +84,7 @@ fn after_a_read_only_server_the_quorum_renews_the_lease_again() {
 fn a_read_only_server_that_does_not_know_the_session_is_no_expiry() {
     for session_id in [0, 99] {
         let mut scenario = Scenario::connected_with(config().with_read_only(true));
-        scenario.cut();
-        scenario.connect();
+        scenario.cut_and_connect();
         let time_out = if session_id == 0 { 0 } else { 6000 };
         let granted = granted(session_id, time_out);
         scenario.feed(&ConnectResponse { read_only: Some(true), ..granted });
@@ -98,7 +92,7 @@ fn a_read_only_server_that_does_not_know_the_session_is_no_expiry() {
         scenario.cut();
         assert!(!scenario.lease().is_lost());
         scenario.connect();
-        assert!(scenario.wire.last().unwrap().1.contains("session_id: 0x7"));
+        assert!(scenario.last_sent().contains("session_id: 0x7"));
     }
 }
 /// The quorum goes on without the member, and counts the session's time.
@@ -117,9 +111,8 @@ fn at_a_read_only_server_the_session_is_lost_by_its_deadline() {
     scenario.now = lease.deadline();
     scenario.wait(ms(0));
     assert!(lease.is_lost() && scenario.is_broken());
-    scenario.cut();
-    scenario.connect();
-    assert!(scenario.wire.last().unwrap().1.contains("session_id: 0x0"));
+    scenario.cut_and_connect();
+    assert!(scenario.last_sent().contains("session_id: 0x0"));
     scenario.accept_read_only(77);
     use ConnectionState::{Connected, Lost, ReadOnly, Suspended};
     assert_eq!(scenario.states(), [Connected, Suspended, ReadOnly, Lost, ReadOnly]);
@@ -238,8 +231,7 @@ fn a_reconnect_just_before_the_deadline_keeps_the_session_and_its_claims() {
 fn a_session_that_is_resumed_behind_the_deadline_lives_and_its_claims_do_not() {
     let (mut scenario, _) = silence(config());
     let claim = scenario.lease().claim();
-    scenario.cut();
-    scenario.connect();
+    scenario.cut_and_connect();
     scenario.now = claim.lease().deadline() + ms(20);
     scenario.accept(7, 6000);
     scenario.wait(ms(0));
@@ -311,12 +303,10 @@ fn a_late_answer_is_no_recent_contact() {
 // at its creation, was believed in for the longer of the two.
 #[test]
 fn a_shorter_timeout_granted_later_moves_the_deadline_nearer() {
-    let mut scenario = Scenario::new(config());
-    scenario.connect();
+    let mut scenario = Scenario::connecting(config());
     scenario.accept(7, 60_000);
     let claim = scenario.lease().claim();
-    scenario.cut();
-    scenario.connect();
+    scenario.cut_and_connect();
     let sent_at = scenario.now;
     scenario.accept(7, 6000);
     assert_eq!(claim.lease().deadline(), sent_at + ms(5700));
@@ -326,8 +316,7 @@ fn a_shorter_timeout_granted_later_moves_the_deadline_nearer() {
 #[test]
 fn a_longer_timeout_granted_later_is_not_believed() {
     let mut scenario = Scenario::connected();
-    scenario.cut();
-    scenario.connect();
+    scenario.cut_and_connect();
     let sent_at = scenario.now;
     scenario.accept(7, 60_000);
     assert_eq!(scenario.lease().deadline(), sent_at + ms(5700));
@@ -421,8 +410,7 @@ fn a_server_that_drops_each_session_behind_the_handshake_sees_growing_pauses() {
     for watches in [false, true] {
         let backoff = Backoff::new(ms(100), ms(5000));
         let config = config().with_session_timeout(ms(60_000)).with_backoff(backoff);
-        let mut scenario = Scenario::new(config);
-        scenario.connect();
+        let mut scenario = Scenario::connecting(config);
         scenario.accept(7, 60_000);
         if watches {
             scenario.send_watch(WatchKind::Data, "/a", 1);
@@ -510,8 +498,7 @@ fn each_answer_to_a_ping_counts_from_its_own() {
 fn the_answer_to_a_ping_that_was_not_noted_counts_from_no_later_one() {
     let timeout = ms(6_000_000);
     let config = config().with_session_timeout(timeout).with_max_reply_bytes(1 << 20);
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
+    let mut scenario = Scenario::connecting(config);
     scenario.accept(7, 6_000_000);
     let lasts = timeout - scenario.machine.timeouts().margin;
     let lease = scenario.lease();
@@ -561,8 +548,7 @@ fn the_answer_to_a_ping_belongs_to_its_connection() {
     let lease = scenario.lease();
     scenario.wait(ms(2000));
     scenario.flush();
-    scenario.cut();
-    scenario.connect();
+    scenario.cut_and_connect();
     let sent_at = scenario.now;
     scenario.accept(7, 6000);
     scenario.now += ms(1000);

@@ -55,12 +55,10 @@ fn the_proof_only_ever_gets_shorter() {
     scenario.now += ms(1000);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     assert_eq!(lease.proven_until(), created + ms(5940));
-    scenario.cut();
-    scenario.connect();
+    scenario.cut_and_connect();
     scenario.accept(7, 3000);
     assert_eq!(lease.proven_until(), created + ms(2970));
-    scenario.cut();
-    scenario.connect();
+    scenario.cut_and_connect();
     scenario.accept(7, 60_000);
     assert_eq!(lease.proven_until(), created + ms(2970));
 }

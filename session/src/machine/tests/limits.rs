@@ -2,8 +2,7 @@
 
 use super::{super::visited::take_visited, *};
 
-const LATE: Completed = Err((ErrorKind::OperationTimeout, Outcome::Unknown));
-const UNSENT: Completed = Err((ErrorKind::OperationTimeout, Outcome::NotApplied));
+const UNSENT: Completed = refused(ErrorKind::OperationTimeout);
 
 impl Scenario {
     fn limit(&mut self, xid: i32, within: Duration) {
@@ -44,9 +43,7 @@ fn each_request_ends_at_its_own_limit_and_a_late_reply_is_dropped() {
 #[test]
 fn a_request_that_was_unsent_at_its_limit_is_not_sent() {
     let mut scenario = Scenario::new(config());
-    for token in 1..=3 {
-        scenario.get("/a", token);
-    }
+    scenario.get_each("/a", 1..=3);
     scenario.limit(2, ms(100));
     scenario.wait(ms(100));
     assert_eq!(scenario.completions(), [(2, UNSENT)]);
@@ -138,8 +135,7 @@ fn limits_that_end_one_after_the_other_visit_few_requests() {
     {
         let config =
             config().with_session_timeout(ms(600_000)).with_connection_timeout(ms(600_000));
-        let mut scenario = Scenario::new(config.with_max_requests(count as usize));
-        scenario.connect();
+        let mut scenario = Scenario::connecting(config.with_max_requests(count as usize));
         scenario.accept(7, 600_000);
         if !is_sent {
             scenario.cut();
@@ -206,9 +202,7 @@ fn limits_of_answered_requests_are_forgotten() {
 fn a_limit_finds_its_request_behind_a_gap() {
     let mut scenario = Scenario::connected();
     scenario.cut();
-    for token in 1..=20 {
-        scenario.get("/a", token);
-    }
+    scenario.get_each("/a", 1..=20);
     for xid in [2, 3, 9] {
         scenario.limit(xid, ms(10));
     }
@@ -230,9 +224,7 @@ fn a_limit_finds_its_request_behind_a_gap() {
 #[test]
 fn an_error_names_the_limit_that_has_passed() {
     let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(500)));
-    for token in 1..=2 {
-        scenario.get("/slow", token);
-    }
+    scenario.get_each("/slow", 1..=2);
     scenario.add_auth("digest", b"u:p", 3);
     scenario.limit(1, ms(250));
     let number = scenario.machine.auth_pending[0].number;

@@ -13,8 +13,7 @@ impl Scenario {
     /// The reply to a request that is sent now, in 50 parts, one after each `pause`; returns the number of parts that
     /// have arrived when the connection is closed.
     fn slow_reply(&mut self, pause: Duration) -> usize {
-        self.get("/long", 1);
-        self.flush();
+        self.send_get("/long", 1);
         let frame = reply_frame(1, &[0; 4980]);
         let (mut input, mut arrived) = (BytesMut::new(), 0);
         for bytes in frame.chunks(100) {
@@ -58,9 +57,8 @@ fn an_answer_that_takes_longer_than_the_session_ends_with_it() {
         assert!(scenario.slow_reply(ms(200)) < 50);
         assert!(lease.is_lost() && scenario.now < sent_at + ms(6000), "{limit}");
         assert_eq!(scenario.states(), [ConnectionState::Lost], "{limit}");
-        scenario.cut();
-        scenario.connect();
-        let request = &scenario.wire.last().unwrap().1;
+        scenario.cut_and_connect();
+        let request = scenario.last_sent();
         assert!(request.contains("session_id: 0x0"), "{request}");
     }
 }
@@ -70,8 +68,7 @@ fn an_answer_that_takes_longer_than_the_session_ends_with_it() {
 fn a_part_of_an_answer_keeps_no_connection_to_a_read_only_server() {
     for limit in [1 << 20, 100] {
         let config = config().with_read_only(true).with_max_reply_bytes(limit);
-        let mut scenario = Scenario::new(config);
-        scenario.connect();
+        let mut scenario = Scenario::connecting(config);
         scenario.accept_read_only(77);
         assert!(scenario.slow_reply(ms(200)) < 25);
     }
@@ -83,10 +80,7 @@ fn a_part_of_an_answer_keeps_no_connection_to_a_read_only_server() {
 fn a_server_that_answers_later_than_the_timeout_keeps_its_session() {
     let mut scenario = Scenario::connected();
     let claim = scenario.lease().claim();
-    for token in 1..=100 {
-        scenario.get("/a", token);
-    }
-    scenario.flush();
+    scenario.send_each("/a", 1..=100);
     for xid in 1..=80 {
         scenario.wait(ms(100));
         scenario.reply(xid, 5, ErrorCode::Ok, b"");
@@ -106,9 +100,7 @@ fn each_part_of_a_long_burst_counts_from_when_it_was_taken() {
     let mut scenario = Scenario::connected();
     let lasts = ms(6000) - scenario.machine.timeouts().margin;
     let path = format!("/{}", "x".repeat(999));
-    for token in 1..=1000 {
-        scenario.get(&path, token);
-    }
+    scenario.get_each(&path, 1..=1000);
     let mut next = 1;
     while scenario.machine.wants_write() {
         assert!(scenario.flush_part());

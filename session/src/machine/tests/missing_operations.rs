@@ -4,7 +4,7 @@ use docent_protocol::{AddWatchMode, OpCode, operation::WhoAmI};
 
 use super::*;
 
-const UNSUPPORTED: (ErrorKind, Outcome) = (ErrorKind::Unimplemented, Outcome::NotApplied);
+const UNSUPPORTED: Completed = refused(ErrorKind::Unimplemented);
 
 impl Scenario {
     /// Submits a whoAmI; returns the number of requests that are sent.
@@ -17,13 +17,8 @@ impl Scenario {
 
     /// The reply of a server that does not know the operation of the last request, and the end of the connection.
     fn refuse_last(&mut self) {
-        let xid = self.wire.last().unwrap().0;
-        self.reply(xid, -1, ErrorCode::Unimplemented, b"");
+        self.reply_to_last(-1, ErrorCode::Unimplemented);
         self.cut();
-    }
-
-    fn come_back(&mut self) {
-        self.resume();
     }
 
     /// Submits an addWatch; returns the number of requests that are sent.
@@ -42,20 +37,15 @@ impl Scenario {
         } else {
             self.refuse();
         }
-        self.cut();
-        self.connect();
+        self.cut_and_connect();
         self.accept(id, 6000);
     }
 
     fn missing_operations(&mut self) -> Vec<String> {
-        std::iter::from_fn(|| self.machine.poll_event())
-            .filter_map(|event| match event {
-                Event::MissingOperation(lease, op) => {
-                    Some(format!("{op} {:#x}", lease.session_id()))
-                }
-                _ => None,
-            })
-            .collect()
+        self.events(|event| match event {
+            Event::MissingOperation(lease, op) => Some(format!("{op} {:#x}", lease.session_id())),
+            _ => None,
+        })
     }
 }
 
@@ -65,11 +55,11 @@ fn a_refused_operation_is_sent_once_in_a_session() {
     assert_eq!(scenario.who_am_i(1), 1);
     scenario.refuse_last();
     assert_eq!(scenario.missing_operations(), ["whoAmI 0x7"]);
-    scenario.come_back();
+    scenario.resume();
     for token in 2..5 {
         assert_eq!(scenario.who_am_i(token), 0);
     }
-    let refused = |token| (token, Err(UNSUPPORTED));
+    let refused = |token| (token, UNSUPPORTED);
     assert_eq!(scenario.completions(), [1, 2, 3, 4].map(refused));
     assert_eq!(scenario.missing_operations(), [""; 0]);
 }
@@ -84,7 +74,6 @@ fn a_refused_operation_is_not_sent_in_the_next_session() {
     scenario.refuse_last();
     scenario.next_session(8, false);
     assert_eq!(scenario.who_am_i(2), 0);
-    let host = |name: &str| Host { name: name.into(), port: 1 };
     scenario.machine.update_server_list(&[host("one"), host("two")]);
     assert_eq!(scenario.who_am_i(3), 0);
     scenario.machine.update_server_list(&[host("three")]);
@@ -111,14 +100,14 @@ fn an_operation_that_a_keeper_closes_connections_for_is_refused() {
             if is_keeper {
                 scenario.next_session(id, true);
             } else {
-                scenario.come_back();
+                scenario.resume();
             }
         }
         let found = if is_keeper { "addWatch 0x8" } else { "addWatch 0x7" };
         assert_eq!(scenario.missing_operations(), [found]);
         assert_eq!(scenario.completions(), [1, 2].map(|token| (token, Err(LOST))));
         assert_eq!(scenario.add_watch_at_a(3), usize::from(!is_keeper));
-        let refused = [(3, Err(UNSUPPORTED))];
+        let refused = [(3, UNSUPPORTED)];
         assert_eq!(scenario.completions(), refused[..usize::from(is_keeper)]);
         assert!(scenario.machine.lease().unwrap().lacks(OpCode::AddWatch));
         if !is_keeper {
@@ -142,7 +131,7 @@ fn the_first_refusal_of_many_requests_is_found() {
     scenario.reply(first, -1, ErrorCode::Unimplemented, b"");
     scenario.cut();
     assert_eq!(scenario.missing_operations(), ["whoAmI 0x7"]);
-    scenario.come_back();
+    scenario.resume();
     assert_eq!(scenario.who_am_i(200), 0);
 }
 
@@ -165,18 +154,17 @@ fn a_refused_operation_is_sent_again_after_a_later_reconnect() {
     let mut scenario = Scenario::connected();
     assert_eq!(scenario.who_am_i(1), 1);
     scenario.refuse_last();
-    scenario.come_back();
+    scenario.resume();
     for _ in 0..70 {
         scenario.wait(ms(1000));
         scenario.flush();
-        let xid = scenario.wire.last().unwrap().0;
-        if xid == xid::PING {
-            scenario.reply(xid, 60, ErrorCode::Ok, b"");
+        if scenario.last_xid() == xid::PING {
+            scenario.reply_to_last(60, ErrorCode::Ok);
         }
     }
     assert_eq!(scenario.who_am_i(2), 0, "without another reconnect, it is the same server");
     scenario.cut();
-    scenario.come_back();
+    scenario.resume();
     assert_eq!(scenario.who_am_i(3), 1);
 }
 
@@ -198,8 +186,7 @@ fn no_watch_is_removed_from_a_server_that_cannot() {
         scenario.flush();
         assert_eq!(scenario.wire.len() - before, sent);
         if sent == 1 {
-            let xid = scenario.wire.last().unwrap().0;
-            scenario.reply(xid, -1, ErrorCode::Unimplemented, b"");
+            scenario.reply_to_last(-1, ErrorCode::Unimplemented);
         }
     }
     let done: Vec<_> =

@@ -85,6 +85,13 @@ impl Scenario {
         scenario
     }
 
+    /// Up to a handshake without a reply.
+    fn connecting(config: Config) -> Self {
+        let mut scenario = Self::new(config);
+        scenario.connect();
+        scenario
+    }
+
     /// The next connection, on which the server grants or resumes that session.
     fn resume(&mut self) {
         self.connect();
@@ -103,6 +110,16 @@ impl Scenario {
             }
         }
         panic!("never asked to connect");
+    }
+
+    fn cut_and_connect(&mut self) {
+        self.cut();
+        self.connect();
+    }
+
+    fn cut_and_resume(&mut self) {
+        self.cut();
+        self.resume();
     }
 
     fn accept(&mut self, session_id: i64, time_out: i32) {
@@ -131,15 +148,25 @@ impl Scenario {
 
     /// Replies to the last request that was sent.
     fn reply_to_last(&mut self, zxid: i64, err: ErrorCode) {
-        let xid = self.wire.last().expect("a request").0;
-        self.reply(xid, zxid, err, b"");
+        self.reply(self.last_xid(), zxid, err, b"");
+    }
+
+    fn last_xid(&self) -> i32 {
+        self.wire.last().expect("a request").0
+    }
+
+    /// The last request, as text.
+    fn last_sent(&self) -> &str {
+        &self.wire.last().expect("a request").1
+    }
+
+    /// The text of each request that was sent.
+    fn sent(&self) -> Vec<&str> {
+        self.wire.iter().map(|(_, request)| &**request).collect()
     }
 
     fn event(&mut self, event_type: EventType, path: &str) {
-        let mut body = Vec::new();
-        WatcherEvent { event_type, state: KeeperState::SyncConnected, path: path.into() }
-            .encode(&mut body);
-        self.reply(xid::NOTIFICATION, -1, ErrorCode::Ok, &body);
+        self.reply(xid::NOTIFICATION, -1, ErrorCode::Ok, &event_body(event_type, path));
     }
 
     /// Takes what the machine wants written, frame by frame.
@@ -167,10 +194,25 @@ impl Scenario {
         !out.is_empty()
     }
 
-    fn get(&mut self, path: &str, token: u32) {
+    /// The time of a call.
+    fn clock(&self) -> impl Fn() -> Instant + use<> {
         let now = self.now;
+        move || now
+    }
+
+    fn get(&mut self, path: &str, token: u32) {
         let operation = GetData(ReadRequest { path: path.into(), watch: false });
-        self.machine.submit(&operation, token, None, || now);
+        self.machine.submit(&operation, token, None, self.clock());
+    }
+
+    fn get_each(&mut self, path: &str, tokens: impl IntoIterator<Item = u32>) {
+        tokens.into_iter().for_each(|token| self.get(path, token));
+    }
+
+    /// Several of them, written together.
+    fn send_each(&mut self, path: &str, tokens: impl IntoIterator<Item = u32>) {
+        self.get_each(path, tokens);
+        self.flush();
     }
 
     /// A getData that is written.
@@ -180,14 +222,11 @@ impl Scenario {
     }
 
     fn add_auth(&mut self, scheme: &str, auth: &[u8], token: u32) {
-        let now = self.now;
-        self.machine.add_auth(Credential::new(scheme, auth), token, || now);
+        self.machine.add_auth(Credential::new(scheme, auth), token, self.clock());
     }
 
     fn delete(&mut self, path: &str, token: u32) {
-        let now = self.now;
-        let operation = Delete(DeleteRequest { path: path.into(), version: -1 });
-        self.machine.submit(&operation, token, None, || now);
+        self.machine.submit(&delete(path), token, None, self.clock());
     }
 
     /// Calls close with a limit of one second.
@@ -196,18 +235,16 @@ impl Scenario {
     }
 
     fn cancel_watch(&mut self, path: &str, watcher: u32) {
-        let now = self.now;
-        self.machine.cancel_watch(path, &watcher, || now);
+        self.machine.cancel_watch(path, &watcher, self.clock());
     }
 
     fn watch(&mut self, kind: WatchKind, path: &str, token: u32) {
-        let now = self.now;
         let watch = Some(Registration { kind, path: path.into(), watcher: token });
         let read = ReadRequest { path: path.into(), watch: true };
         match kind {
-            WatchKind::Data => self.machine.submit(&GetData(read), token, watch, || now),
-            WatchKind::Exist => self.machine.submit(&Exists(read), token, watch, || now),
-            WatchKind::Child => self.machine.submit(&GetChildren(read), token, watch, || now),
+            WatchKind::Data => self.machine.submit(&GetData(read), token, watch, self.clock()),
+            WatchKind::Exist => self.machine.submit(&Exists(read), token, watch, self.clock()),
+            WatchKind::Child => self.machine.submit(&GetChildren(read), token, watch, self.clock()),
             other => panic!("{other:?} takes add_watch"),
         }
     }
@@ -220,8 +257,7 @@ impl Scenario {
 
     fn cut(&mut self) {
         let why = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
-        let host = Host { name: "one".into(), port: 1 };
-        self.machine.handle_disconnected(self.now, &host, &why);
+        self.machine.handle_disconnected(self.now, &host("one"), &why);
     }
 
     fn wait(&mut self, duration: Duration) {
@@ -238,22 +274,23 @@ impl Scenario {
             .collect()
     }
 
+    /// Takes all events, and returns those that `pick` wants.
+    fn events<T>(&mut self, pick: impl FnMut(Event<u32>) -> Option<T>) -> Vec<T> {
+        std::iter::from_fn(|| self.machine.poll_event()).filter_map(pick).collect()
+    }
+
     fn states(&mut self) -> Vec<ConnectionState> {
-        std::iter::from_fn(|| self.machine.poll_event())
-            .filter_map(|event| match event {
-                Event::State(state) => Some(state),
-                _ => None,
-            })
-            .collect()
+        self.events(|event| match event {
+            Event::State(state) => Some(state),
+            _ => None,
+        })
     }
 
     fn watch_events(&mut self) -> Vec<(u32, EventType)> {
-        std::iter::from_fn(|| self.machine.poll_event())
-            .filter_map(|event| match event {
-                Event::Watch { watcher, event } => Some((watcher, event.event_type)),
-                _ => None,
-            })
-            .collect()
+        self.events(|event| match event {
+            Event::Watch { watcher, event } => Some((watcher, event.event_type)),
+            _ => None,
+        })
     }
 
     fn xids(&self) -> Vec<i32> {
@@ -280,6 +317,22 @@ const fn granted(session_id: i64, time_out: i32) -> ConnectResponse<'static> {
     }
 }
 
+fn host(name: &str) -> Host {
+    Host { name: name.into(), port: 1 }
+}
+
+fn delete(path: &str) -> Delete<'_> {
+    Delete(DeleteRequest { path: path.into(), version: -1 })
+}
+
+/// The body of an event.
+fn event_body(event_type: EventType, path: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    let state = KeeperState::SyncConnected;
+    WatcherEvent { event_type, state, path: path.into() }.encode(&mut body);
+    body
+}
+
 /// The frame of a successful reply with the zxid 5.
 fn reply_frame(xid: i32, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -297,5 +350,13 @@ impl Encode for Parts<'_> {
         out.put_slice(self.1);
     }
 }
+
+/// The result of a request that was not applied.
+const fn refused(kind: ErrorKind) -> Completed {
+    Err((kind, Outcome::NotApplied))
+}
+
+/// The result of a sent request whose time limit has passed.
+const LATE: Completed = Err((ErrorKind::OperationTimeout, Outcome::Unknown));
 
 const LOST: (ErrorKind, Outcome) = (ErrorKind::ConnectionLoss, Outcome::Unknown);

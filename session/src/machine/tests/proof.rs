@@ -29,15 +29,20 @@ impl Scenario {
         self.machine.submit_proof(&check, TOKEN, || now);
     }
 
-    fn last_xid(&self) -> i32 {
-        *self.xids().last().unwrap()
+    fn renew_later(&mut self) {
+        self.now += ms(2000);
+        self.renew();
+    }
+
+    /// The check of the last renewal has succeeded.
+    fn confirm(&mut self, zxid: i64) {
+        self.reply(self.last_xid(), zxid, ErrorCode::Ok, CHECKED);
     }
 
     /// Replaces the connection as a driver does, and returns when the connect request was sent.
     fn follow_plan(&mut self) -> Instant {
         assert!(self.is_broken(), "the connection is not to be replaced");
-        self.cut();
-        self.connect();
+        self.cut_and_connect();
         let sent_at = self.now;
         self.accept(7, 6000);
         sent_at
@@ -55,12 +60,10 @@ impl Scenario {
     }
 
     fn role_probes(&mut self) -> Vec<u64> {
-        let events = std::iter::from_fn(|| self.machine.poll_event());
-        let numbers = events.filter_map(|event| match event {
+        self.events(|event| match event {
             Event::ProbeStatus(_, number) => Some(number),
             _ => None,
-        });
-        numbers.collect()
+        })
     }
 }
 
@@ -72,13 +75,11 @@ fn direct() -> Scenario {
 fn a_write_behind_a_reconnect_counts_from_the_connect_request() {
     let mut scenario = Scenario::connected();
     let created = scenario.proven_until();
-    scenario.now += ms(2000);
-    scenario.renew();
+    scenario.renew_later();
     let attached_at = scenario.follow_plan();
     scenario.now += ms(300);
     assert_eq!(scenario.proven_until(), created, "a reconnect alone proves nothing");
-    let xid = scenario.last_xid();
-    scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
+    scenario.confirm(5);
     assert_eq!(scenario.proven_until(), attached_at + LASTS);
     assert_eq!(scenario.completions(), [(TOKEN, Ok(5))]);
 }
@@ -107,8 +108,7 @@ fn a_planned_reconnect_loses_and_reorders_no_request_and_shows_no_state() {
 fn a_planned_reconnect_that_fails_is_a_loss() {
     let mut scenario = Scenario::connected();
     scenario.states();
-    scenario.now += ms(2000);
-    scenario.renew();
+    scenario.renew_later();
     assert!(scenario.is_broken());
     scenario.cut();
     assert_eq!(scenario.states(), []);
@@ -120,8 +120,7 @@ fn a_planned_reconnect_that_fails_is_a_loss() {
     assert_eq!(scenario.states(), [ConnectionState::Suspended]);
     scenario.resume();
     assert_eq!(scenario.states(), [ConnectionState::Reconnected]);
-    let xid = scenario.last_xid();
-    scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
+    scenario.confirm(5);
     assert_eq!(scenario.completions(), [(TOKEN, Ok(5))]);
 }
 
@@ -158,8 +157,7 @@ fn a_write_that_is_not_committed_proves_nothing() {
     ] {
         let mut scenario = Scenario::connected();
         let created = scenario.proven_until();
-        scenario.now += ms(2000);
-        scenario.renew();
+        scenario.renew_later();
         scenario.follow_plan();
         let xid = scenario.last_xid();
         scenario.reply(xid, 5, code, body);
@@ -171,22 +169,16 @@ fn a_write_that_is_not_committed_proves_nothing() {
 #[test]
 fn a_connect_request_without_a_reply_is_the_base_until_a_write_has_succeeded() {
     let mut scenario = Scenario::connected();
-    scenario.now += ms(2000);
-    scenario.renew();
-    scenario.cut();
-    scenario.connect();
+    scenario.renew_later();
+    scenario.cut_and_connect();
     let first = scenario.now;
     scenario.now += ms(700);
-    scenario.cut();
-    scenario.resume();
-    let xid = scenario.last_xid();
-    scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
+    scenario.cut_and_resume();
+    scenario.confirm(5);
     assert_eq!(scenario.proven_until(), first + LASTS);
-    scenario.now += ms(2000);
-    scenario.renew();
+    scenario.renew_later();
     let second = scenario.follow_plan();
-    let xid = scenario.last_xid();
-    scenario.reply(xid, 6, ErrorCode::Ok, CHECKED);
+    scenario.confirm(6);
     assert_eq!(scenario.proven_until(), second + LASTS);
 }
 
@@ -199,12 +191,10 @@ fn a_reply_behind_the_bound_revives_no_claim() {
     scenario.now += ms(2000);
     scenario.send_get("/a", 1);
     scenario.reply(1, 4, ErrorCode::Ok, b"");
-    scenario.now += ms(2000);
-    scenario.renew();
+    scenario.renew_later();
     let attached_at = scenario.follow_plan();
     scenario.now = created + ms(1);
-    let xid = scenario.last_xid();
-    scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
+    scenario.confirm(5);
     assert_eq!(before.proven_until(scenario.now), Instant::ZERO);
     assert_eq!(lease.claim().proven_until(scenario.now), attached_at + LASTS);
 }
@@ -212,13 +202,10 @@ fn a_reply_behind_the_bound_revives_no_claim() {
 #[test]
 fn a_shorter_timeout_granted_later_shortens_the_renewed_bound() {
     let mut scenario = Scenario::connected();
-    scenario.now += ms(2000);
-    scenario.renew();
+    scenario.renew_later();
     let attached_at = scenario.follow_plan();
-    let xid = scenario.last_xid();
-    scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
-    scenario.cut();
-    scenario.connect();
+    scenario.confirm(5);
+    scenario.cut_and_connect();
     scenario.accept(7, 3000);
     assert_eq!(scenario.proven_until(), attached_at + ms(2970));
 }
@@ -226,8 +213,7 @@ fn a_shorter_timeout_granted_later_shortens_the_renewed_bound() {
 #[test]
 fn a_young_connection_is_not_replaced() {
     let mut scenario = Scenario::connected();
-    scenario.now += ms(2000);
-    scenario.renew();
+    scenario.renew_later();
     let attached_at = scenario.follow_plan();
     scenario.now += ms(500);
     scenario.renew();
@@ -244,8 +230,7 @@ fn watches_are_set_again_behind_a_planned_reconnect() {
     let mut scenario = Scenario::connected();
     scenario.send_watch(WatchKind::Data, "/lock", 1);
     scenario.reply(1, 4, ErrorCode::Ok, b"");
-    scenario.now += ms(2000);
-    scenario.renew();
+    scenario.renew_later();
     scenario.follow_plan();
     let after = scenario.wire.iter().rev().take(2).map(|(xid, _)| *xid).collect::<Vec<_>>();
     assert_eq!(after, [2, xid::SET_WATCHES]);
@@ -270,13 +255,10 @@ fn a_close_keeps_the_connection_that_was_to_be_replaced() {
 fn a_session_that_was_handed_in_is_never_proven() {
     let token = Scenario::connected().machine.session_token().unwrap();
     let mut scenario = Scenario::connected_with(config().with_session(token));
-    scenario.now += ms(2000);
-    scenario.renew();
+    scenario.renew_later();
     assert!(!scenario.is_broken(), "replaced for nothing");
-    scenario.cut();
-    scenario.resume();
-    let xid = scenario.last_xid();
-    scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
+    scenario.cut_and_resume();
+    scenario.confirm(5);
     assert_eq!(scenario.proven_until(), Instant::ZERO);
 }
 
@@ -284,36 +266,29 @@ fn a_session_that_was_handed_in_is_never_proven() {
 #[test]
 fn no_reconnect_is_planned_where_no_session_is_resumed() {
     let mut scenario = Scenario::connected();
-    scenario.now += ms(2000);
-    scenario.renew();
+    scenario.renew_later();
     assert!(scenario.is_broken());
-    scenario.cut();
-    scenario.connect();
+    scenario.cut_and_connect();
     scenario.accept(8, 6000);
-    scenario.cut();
-    scenario.connect();
+    scenario.cut_and_connect();
     scenario.accept(9, 6000);
     let created = scenario.proven_until();
-    scenario.now += ms(2000);
-    scenario.renew();
+    scenario.renew_later();
     assert!(!scenario.is_broken(), "this session would be lost, too");
     scenario.flush();
-    let xid = scenario.last_xid();
-    scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
+    scenario.confirm(5);
     assert_eq!(scenario.proven_until(), created);
 }
 
 #[test]
 fn at_the_leader_a_write_counts_from_its_sending() {
     let mut scenario = direct();
-    scenario.now += ms(2000);
-    scenario.renew();
+    scenario.renew_later();
     scenario.follow_plan();
     let [first, second] = scenario.role_probes()[..] else {
         panic!("asked once for each connection")
     };
-    let xid = scenario.last_xid();
-    scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
+    scenario.confirm(5);
     scenario.answer_role(first, true);
     assert!(!scenario.machine.is_at_leader(), "that was said of another connection");
     scenario.answer_role(second, true);
@@ -342,27 +317,23 @@ fn at_the_leader_a_write_counts_from_its_sending() {
 #[test]
 fn a_write_that_was_sent_before_the_role_was_known_counts_from_the_connect_request() {
     let mut scenario = direct();
-    scenario.now += ms(2000);
-    scenario.renew();
+    scenario.renew_later();
     let attached_at = scenario.follow_plan();
     let number = *scenario.role_probes().last().unwrap();
-    let xid = scenario.last_xid();
-    scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
+    scenario.confirm(5);
     scenario.now += ms(300);
     scenario.renew();
     scenario.flush();
     scenario.now += ms(10);
     scenario.answer_role(number, true);
     scenario.now += ms(10);
-    let xid = scenario.last_xid();
-    scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
+    scenario.confirm(5);
     assert_eq!(scenario.proven_until(), attached_at + LASTS);
 
     scenario.renew();
     let sent_at = scenario.now;
     scenario.flush();
-    let xid = scenario.last_xid();
-    scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
+    scenario.confirm(5);
     assert_eq!(scenario.proven_until(), sent_at + LASTS);
 }
 
@@ -372,8 +343,7 @@ fn the_role_of_a_connection_ends_with_it() {
     scenario.renew();
     let [number] = scenario.role_probes()[..] else { panic!("asked once") };
     scenario.answer_role(number, true);
-    scenario.cut();
-    scenario.resume();
+    scenario.cut_and_resume();
     assert!(!scenario.machine.is_at_leader());
     assert_eq!(scenario.role_probes().len(), 1, "asked again");
 }
@@ -388,8 +358,7 @@ fn a_follower_is_asked_once_for_all_planned_reconnects() {
     for _ in 0..3 {
         scenario.now += ms(2000);
         scenario.flush();
-        let xid = scenario.last_xid();
-        scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
+        scenario.confirm(5);
         scenario.renew();
         scenario.follow_plan();
     }
@@ -400,8 +369,7 @@ fn a_follower_is_asked_once_for_all_planned_reconnects() {
 #[test]
 fn without_direct_servers_no_role_is_asked_for() {
     let mut scenario = Scenario::connected();
-    scenario.now += ms(2000);
-    scenario.renew();
+    scenario.renew_later();
     scenario.follow_plan();
     assert_eq!(scenario.role_probes(), []);
 }

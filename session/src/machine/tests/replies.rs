@@ -71,8 +71,7 @@ fn answers_know_of_the_events_in_front_of_them() {
 fn a_frame_shorter_than_a_reply_header_breaks_the_stream() {
     for limit in [1 << 20, 0] {
         for len in 0..16 {
-            let config = config().with_max_reply_bytes(64);
-            let mut scenario = Scenario::connected_with(config);
+            let mut scenario = Scenario::connected_with(config().with_max_reply_bytes(64));
             scenario.machine.config.max_reply_bytes = limit;
             scenario.send_get("/a", 1);
             let mut frame = u32::try_from(len).unwrap().to_be_bytes().to_vec();
@@ -96,8 +95,7 @@ fn a_frame_shorter_than_a_reply_header_breaks_the_stream() {
 // for ever in one place (never released).
 #[test]
 fn replies_over_a_small_limit_that_come_together_fail_each_by_itself() {
-    let config = config().with_max_reply_bytes(100);
-    let mut scenario = Scenario::connected_with(config);
+    let mut scenario = Scenario::connected_with(config().with_max_reply_bytes(100));
     let mut bytes = Vec::new();
     for xid in 1..=20 {
         scenario.get("/node", u32::try_from(xid).unwrap());
@@ -155,10 +153,7 @@ fn replies_complete_requests_in_order() {
     scenario.flush();
     scenario.reply(1, 5, ErrorCode::Ok, b"x");
     scenario.reply(2, 6, ErrorCode::NoNode, b"");
-    assert_eq!(
-        scenario.completions(),
-        [(1, Ok(5)), (2, Err((ErrorKind::NoNode, Outcome::NotApplied)))]
-    );
+    assert_eq!(scenario.completions(), [(1, Ok(5)), (2, refused(ErrorKind::NoNode))]);
     assert_eq!(scenario.machine.pending(), 0);
 }
 
@@ -194,10 +189,7 @@ fn the_refusal_of_an_unknown_operation_may_overtake() {
     scenario.reply(2, -1, ErrorCode::Unimplemented, b"");
     assert!(!scenario.is_broken());
     scenario.cut();
-    assert_eq!(
-        scenario.completions(),
-        [(2, Err((ErrorKind::Unimplemented, Outcome::NotApplied))), (1, Err(LOST))]
-    );
+    assert_eq!(scenario.completions(), [(2, refused(ErrorKind::Unimplemented)), (1, Err(LOST))]);
 }
 
 #[test]
@@ -213,8 +205,7 @@ fn xids_wrap_to_one() {
 // Case (Pitfalls of the wire, 19): a reply over the limit.
 #[test]
 fn a_reply_over_the_limit_fails_only_its_own_request() {
-    let config = config().with_max_reply_bytes(100);
-    let mut scenario = Scenario::connected_with(config);
+    let mut scenario = Scenario::connected_with(config().with_max_reply_bytes(100));
     scenario.get("/big", 1);
     scenario.send_get("/small", 2);
     let mut input = BytesMut::new();
@@ -233,11 +224,10 @@ fn a_reply_over_the_limit_fails_only_its_own_request() {
 // Case (Pitfalls of the wire, 3): an error with a body.
 #[test]
 fn an_error_in_a_reply_over_the_limit_is_reported() {
-    let config = config().with_max_reply_bytes(100);
-    let mut scenario = Scenario::connected_with(config);
+    let mut scenario = Scenario::connected_with(config().with_max_reply_bytes(100));
     scenario.send_get("/big", 1);
     scenario.reply(1, 5, ErrorCode::NoNode, &[0; 1000]);
-    assert_eq!(scenario.completions(), [(1, Err((ErrorKind::NoNode, Outcome::NotApplied)))]);
+    assert_eq!(scenario.completions(), [(1, refused(ErrorKind::NoNode))]);
 }
 
 /// An unknown code may mean anything, a partial success included.
@@ -285,30 +275,20 @@ fn debug_shows_neither_password_nor_data() {
 // Case (Contracts of a call): a request over the limit.
 #[test]
 fn a_request_over_the_limit_is_refused_and_nothing_of_it_is_sent() {
-    let config = config().with_max_request_bytes(64);
-    let mut scenario = Scenario::connected_with(config);
+    let mut scenario = Scenario::connected_with(config().with_max_request_bytes(64));
     scenario.get(&format!("/{}", "x".repeat(64)), 1);
     scenario.send_get("/a", 2);
     assert_eq!(scenario.xids()[1..], [1]);
-    assert_eq!(
-        scenario.completions(),
-        [(1, Err((ErrorKind::RequestTooLarge, Outcome::NotApplied)))]
-    );
+    assert_eq!(scenario.completions(), [(1, refused(ErrorKind::RequestTooLarge))]);
 }
 
 // Case (What broke other clients): no back-pressure.
 // Case (Contracts of a call): the queue is full.
 #[test]
 fn more_requests_than_allowed_are_refused() {
-    let config = config().with_max_requests(2);
-    let mut scenario = Scenario::new(config);
-    for token in 1..=3 {
-        scenario.get("/a", token);
-    }
-    assert_eq!(
-        scenario.completions(),
-        [(3, Err((ErrorKind::TooManyRequests, Outcome::NotApplied)))]
-    );
+    let mut scenario = Scenario::new(config().with_max_requests(2));
+    scenario.get_each("/a", 1..=3);
+    assert_eq!(scenario.completions(), [(3, refused(ErrorKind::TooManyRequests))]);
 }
 
 /// A node that cannot be deleted because the queue is full would stay for the session's life.
@@ -318,25 +298,22 @@ fn a_full_queue_accepts_requests_that_clean_up() {
         let config =
             config().with_max_requests(max_requests).with_max_pending_bytes(max_pending_bytes);
         let mut scenario = Scenario::connected_with(config);
-        for token in 1..=3 {
-            scenario.get("/abcdefghij", token);
-        }
-        let full = Err((ErrorKind::TooManyRequests, Outcome::NotApplied));
+        scenario.get_each("/abcdefghij", 1..=3);
+        let full = refused(ErrorKind::TooManyRequests);
         assert_eq!(scenario.completions().last(), Some(&(3, full)));
-        let now = scenario.now;
         let delete = Delete(DeleteRequest { path: "/abcdefghij".into(), version: -1 });
-        scenario.machine.submit_reserved(&delete, 4, || now);
+        scenario.machine.submit_reserved(&delete, 4, scenario.clock());
         assert_eq!(scenario.completions(), []);
         scenario.flush();
-        assert!(scenario.wire.last().unwrap().1.contains("Delete"), "{:?}", scenario.wire);
-        for xid in 1..scenario.xids().last().unwrap() + 1 {
+        assert!(scenario.last_sent().contains("Delete"), "{:?}", scenario.wire);
+        for xid in 1..scenario.last_xid() + 1 {
             scenario.reply(xid, 5, ErrorCode::Ok, b"");
         }
         assert_eq!(scenario.completions().last(), Some(&(4, Ok(5))));
         // Not after closeSession, behind which nothing is sent.
         scenario.close(5);
-        scenario.machine.submit_reserved(&delete, 6, || now);
-        assert_eq!(scenario.completions(), [(6, Err((ErrorKind::Closed, Outcome::NotApplied)))]);
+        scenario.machine.submit_reserved(&delete, 6, scenario.clock());
+        assert_eq!(scenario.completions(), [(6, refused(ErrorKind::Closed))]);
     }
 }
 
@@ -359,8 +336,7 @@ fn the_last_zxid_is_taken_from_replies_only() {
 #[test]
 fn a_reply_as_long_as_the_limit_may_come_in_pieces() {
     for (over, expected) in [(0, Ok(5)), (1, Err((ErrorKind::ReplyTooLarge, Outcome::Unknown)))] {
-        let config = config().with_max_reply_bytes(2000);
-        let mut scenario = Scenario::connected_with(config);
+        let mut scenario = Scenario::connected_with(config().with_max_reply_bytes(2000));
         scenario.send_get("/big", 1);
         let before = scenario.machine.metrics().bytes_received;
         let bytes = reply_frame(1, &vec![0; 1984 + over]);
@@ -393,8 +369,7 @@ fn an_event_over_the_limit_ends_the_connection_and_says_why() {
         (77, 1000, "xid 77"),
         (0, 1000, "xid 0"),
     ] {
-        let config = config().with_max_reply_bytes(100);
-        let mut scenario = Scenario::connected_with(config);
+        let mut scenario = Scenario::connected_with(config().with_max_reply_bytes(100));
         scenario.reply(xid, 5, ErrorCode::Ok, &vec![0; len]);
         let why = scenario.machine.wants_disconnect().unwrap();
         assert!(why.detail().unwrap().contains(said), "{why}");
@@ -413,9 +388,7 @@ fn an_event_is_no_reply_over_the_limit() {
         scenario.send_watch(WatchKind::Data, &path, 1);
         scenario.reply(1, 5, ErrorCode::Ok, b"");
         while scenario.machine.poll_event().is_some() {}
-        for token in [2, 3] {
-            scenario.send_get("/a", token);
-        }
+        scenario.send_each("/a", [2, 3]);
         let mut body = Vec::new();
         let (event_type, state) = (EventType::NodeDeleted, KeeperState::SyncConnected);
         WatcherEvent { event_type, state, path: (&*path).into() }.encode(&mut body);
@@ -553,10 +526,7 @@ fn nothing_is_answered_behind_what_breaks_the_connection() {
     // Short frames, frames in shared buffers, and long ones.
     for len in [0, 900, 2000] {
         let mut scenario = Scenario::connected();
-        for token in 1..=9 {
-            scenario.get("/a", token);
-        }
-        scenario.flush();
+        scenario.send_each("/a", 1..=9);
         let xids = [1, 77].into_iter().chain(2..=9);
         let bytes: Vec<_> = xids.flat_map(|xid| reply_frame(xid, &vec![0; len])).collect();
         scenario.feed_bytes(&bytes);

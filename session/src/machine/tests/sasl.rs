@@ -268,10 +268,7 @@ fn a_server_that_never_ends_the_exchange_does_not_hold_requests_for_ever() {
         assert!(why.contains("FIPS mode, which has no DIGEST-MD5"), "{why}");
     }
     scenario.wait(ms(0));
-    assert_eq!(
-        scenario.completions(),
-        [(1, Err((ErrorKind::ConnectionLoss, Outcome::NotApplied)))]
-    );
+    assert_eq!(scenario.completions(), [(1, refused(ErrorKind::ConnectionLoss))]);
     assert_eq!(scenario.machine.lease().map(|lease| lease.is_lost()), Some(false));
 }
 
@@ -286,7 +283,7 @@ fn the_end_of_a_session_hides_no_refusal_of_sasl() {
         scenario.connect();
         scenario.get("/a", 1);
         scenario.accept(session_id, 6000);
-        let host = Host { name: "one".into(), port: 1 };
+        let host = host("one");
         let closed = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
         let why = scenario.machine.wants_disconnect().unwrap_or(closed);
         scenario.machine.handle_disconnected(scenario.now, &host, &why);
@@ -310,7 +307,7 @@ fn a_close_in_the_middle_waits_for_its_turn() {
     scenario.get("/a", 1);
     scenario.close(9);
     scenario.get("/late", 2);
-    assert_eq!(scenario.completions(), [(2, Err((ErrorKind::Closed, Outcome::NotApplied)))]);
+    assert_eq!(scenario.completions(), [(2, refused(ErrorKind::Closed))]);
     scenario.authenticate();
     scenario.flush();
     assert_eq!(scenario.requests()[2..].last(), Some(&"CloseSession"));
@@ -325,7 +322,7 @@ fn a_close_in_the_middle_ends_in_time_whatever_the_server_does() {
     let mut scenario = Scenario::greeted(bob());
     scenario.close(9);
     scenario.wait(ms(1000));
-    assert_eq!(scenario.completions(), [(9, Err((ErrorKind::OperationTimeout, Outcome::Unknown)))]);
+    assert_eq!(scenario.completions(), [(9, LATE)]);
 
     // The session is there; another server can end it.
     let mut scenario = Scenario::greeted(bob());
@@ -365,8 +362,7 @@ fn debug_shows_nothing_of_an_exchange() {
 #[test]
 fn a_machine_with_an_invalid_user_ends_before_it_sends_a_request() {
     let mut scenario = Scenario::greeted(config().with_sasl("", "pw"));
-    scenario.get("/a", 1);
-    scenario.flush();
+    scenario.send_get("/a", 1);
     assert_eq!(scenario.machine.ended(), Some(ErrorKind::AuthFailed));
     assert_eq!(scenario.requests(), [""; 0]);
 }

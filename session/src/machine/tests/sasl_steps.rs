@@ -92,7 +92,7 @@ fn a_mechanism_may_begin_with_a_token_and_end_with_one() {
         assert_eq!(scenario.run_step(), is_blocking);
         assert_eq!(scenario.sizes(), ["9"], "begin one");
         for expected in [&["9", "4"][..], &["9", "4", "4"]] {
-            let xid = *scenario.xids().last().unwrap();
+            let xid = scenario.last_xid();
             scenario.reply_to_sasl(xid, Some(b"go on"));
             assert_eq!(scenario.run_step(), is_blocking);
             assert_eq!(scenario.sizes(), expected);
@@ -154,7 +154,7 @@ fn a_retryable_error_leaves_the_server_and_a_final_one_ends_the_client() {
 
         scenario.resume();
         scenario.run_step();
-        let xid = *scenario.xids().last().unwrap();
+        let xid = scenario.last_xid();
         scenario.get("/a", 1);
         scenario.reply_to_sasl(xid, Some(b"?"));
         scenario.run_step();
@@ -171,8 +171,7 @@ fn one_step_runs_at_a_time_and_a_late_result_is_dropped() {
     let first = scenario.machine.poll_sasl_step().unwrap();
     assert!(scenario.machine.poll_sasl_step().is_none());
     for _ in 0..3 {
-        scenario.cut();
-        scenario.resume();
+        scenario.cut_and_resume();
         assert!(scenario.machine.poll_sasl_step().is_none(), "a second step beside the first");
     }
     scenario.machine.handle_sasl_step(first.run());
@@ -234,8 +233,7 @@ fn a_slow_computation_never_costs_the_session() {
             scenario.wait(ms(100));
             assert!(scenario.now.duration_since(accepted) <= ms(4000));
         }
-        scenario.cut();
-        scenario.resume();
+        scenario.cut_and_resume();
     }
     assert_eq!(scenario.machine.lease().map(|lease| lease.is_lost()), Some(false));
     assert_eq!(scenario.machine.metrics().sessions, 1);

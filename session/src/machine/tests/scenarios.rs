@@ -151,10 +151,10 @@ fn run(config: Config, steps: Vec<Step>) -> Result<(), TestCaseError> {
             }
             Step::Servers(stays) => {
                 let name = if stays { "one" } else { "two" };
-                scenario.machine.update_server_list(&[Host { name: name.into(), port: 1 }]);
+                scenario.machine.update_server_list(&[host(name)]);
             }
             Step::Probe => {
-                scenario.machine.handle_probe(&Host { name: "one".into(), port: 1 }, true);
+                scenario.machine.handle_probe(&host("one"), true);
             }
             Step::Reconnect => {
                 given += 1;
@@ -162,7 +162,7 @@ fn run(config: Config, steps: Vec<Step>) -> Result<(), TestCaseError> {
             }
             Step::Status(own, connections) => {
                 let number = scenario.machine.metrics().connections;
-                let host = Host { name: if own { "one" } else { "two" }.into(), port: 1 };
+                let host = host(if own { "one" } else { "two" });
                 let status = connections.map(|connections| ServerStatus {
                     leads: connections % 2 == 0,
                     is_keeper: connections == 8,

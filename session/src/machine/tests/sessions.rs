@@ -9,7 +9,7 @@ use super::*;
 use crate::SessionToken;
 
 fn hosts(names: &[&str]) -> Vec<Host> {
-    names.iter().map(|name| Host { name: (*name).into(), port: 1 }).collect()
+    names.iter().map(|name| host(name)).collect()
 }
 
 impl Scenario {
@@ -19,9 +19,7 @@ impl Scenario {
     }
 
     fn probes(&mut self) -> usize {
-        std::iter::from_fn(|| self.machine.poll_event())
-            .filter(|event| matches!(event, Event::Probe(_)))
-            .count()
+        self.events(|event| matches!(event, Event::Probe(_)).then_some(())).len()
     }
 }
 
@@ -41,16 +39,6 @@ fn a_server_that_is_no_longer_listed_is_left_without_losing_a_request() {
     assert_eq!(scenario.xids(), [0, 1, 0, 2]);
     scenario.reply(2, 6, ErrorCode::Ok, b"");
     assert_eq!(scenario.completions(), [(2, Ok(6))]);
-}
-
-#[test]
-fn a_close_is_not_held_up_by_a_move() {
-    let mut scenario = Scenario::connected();
-    scenario.send_get("/sent", 1);
-    scenario.machine.update_server_list(&hosts(&["two"]));
-    scenario.close(9);
-    scenario.flush();
-    assert_eq!(scenario.wire.last().unwrap().1, "CloseSession");
 }
 
 /// Each server's share of the connection timeout follows the list, so that one silent server leaves time for the
@@ -75,42 +63,37 @@ fn a_list_without_servers_changes_nothing() {
     let mut scenario = Scenario::connected();
     scenario.machine.update_server_list(&[]);
     assert!(!scenario.is_broken());
-    scenario.cut();
-    scenario.connect();
+    scenario.cut_and_connect();
 }
 
 /// The session of a read-only server exists on that server only; the handshake with the next server asks for a new one.
 // Case (Pitfalls of the wire, 25): read-only servers.
 #[test]
 fn the_session_of_a_read_only_server_is_left_with_it() {
-    let mut scenario = Scenario::new(config().with_read_only(true));
-    scenario.connect();
+    let mut scenario = Scenario::connecting(config().with_read_only(true));
     scenario.accept_read_only(77);
     let local = scenario.machine.lease().unwrap().clone();
     assert_eq!(scenario.states(), [ConnectionState::ReadOnly]);
     scenario.send_watch(WatchKind::Data, "/a", 1);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
-    scenario.cut();
-    scenario.connect();
-    assert!(scenario.wire.last().unwrap().1.contains("session_id: 0x0"));
+    scenario.cut_and_connect();
+    assert!(scenario.last_sent().contains("session_id: 0x0"));
     scenario.accept(7, 6000);
     assert!(local.is_lost());
     assert_eq!(scenario.machine.lease().unwrap().session_id(), 7);
     assert_eq!(scenario.states(), [ConnectionState::Suspended, ConnectionState::Connected]);
     assert_eq!(scenario.machine.watches(), 1, "watches belong to no session");
-    assert!(scenario.wire.last().unwrap().1.contains("SetWatches"));
+    assert!(scenario.last_sent().contains("SetWatches"));
 }
 
 /// Servers up to 3.6 resume a global session while they are read-only: it stays the same.
 #[test]
 fn a_global_session_survives_a_read_only_server() {
     let mut scenario = Scenario::connected_with(config().with_read_only(true));
-    scenario.cut();
-    scenario.connect();
+    scenario.cut_and_connect();
     scenario.accept_read_only(7);
-    scenario.cut();
-    scenario.connect();
-    assert!(scenario.wire.last().unwrap().1.contains("session_id: 0x7"));
+    scenario.cut_and_connect();
+    assert!(scenario.last_sent().contains("session_id: 0x7"));
     scenario.accept(7, 6000);
     use ConnectionState::{Connected, ReadOnly, Reconnected, Suspended};
     assert_eq!(scenario.states(), [Connected, Suspended, ReadOnly, Suspended, Reconnected]);
@@ -120,8 +103,7 @@ fn a_global_session_survives_a_read_only_server() {
 fn on_a_read_only_server_others_are_asked_with_growing_pauses() {
     let config =
         config().with_read_only(true).with_connect_string("one:1,two:1,three:1".parse().unwrap());
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
+    let mut scenario = Scenario::connecting(config);
     scenario.accept_read_only(77);
     let mut asked = Vec::new();
     for _ in 0..300 {
@@ -168,13 +150,12 @@ fn a_session_that_was_handed_in_is_asked_for() {
 #[test]
 fn a_session_that_was_handed_in_and_has_ended_is_lost() {
     let token = SessionToken::new(0x17, b"fedcba9876543210", 44);
-    let mut scenario = Scenario::new(config().with_session(token));
-    scenario.connect();
+    let mut scenario = Scenario::connecting(config().with_session(token));
     scenario.refuse();
     scenario.cut();
     assert_eq!(scenario.states(), [ConnectionState::Lost]);
     scenario.connect();
-    assert!(scenario.wire.last().unwrap().1.contains("session_id: 0x0"));
+    assert!(scenario.last_sent().contains("session_id: 0x0"));
 }
 
 /// Only the request that timed out fails; its late reply is dropped.
@@ -187,7 +168,7 @@ fn a_request_without_an_answer_in_time_fails_alone() {
     scenario.send_get("/fast", 2);
     assert_eq!(scenario.machine.poll_timeout(), Some(scenario.now + ms(100)));
     scenario.wait(ms(100));
-    assert_eq!(scenario.completions(), [(1, Err((ErrorKind::OperationTimeout, Outcome::Unknown)))]);
+    assert_eq!(scenario.completions(), [(1, LATE)]);
     assert!(!scenario.is_broken());
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     scenario.reply(2, 6, ErrorCode::Ok, b"");
@@ -200,24 +181,18 @@ fn a_request_without_an_answer_in_time_fails_alone() {
 /// leaves their count right, wherever its request is among them.
 #[test]
 fn a_refusal_among_timed_out_requests_leaves_the_others_their_timeouts() {
-    const LATE: Completed = Err((ErrorKind::OperationTimeout, Outcome::Unknown));
     // Three of five have timed out. Each case: the request that is refused, and the number of timed-out ones left then.
+    let unimplemented = refused(ErrorKind::Unimplemented);
     for (refused, left) in [(2, 2), (3, 2), (4, 3), (5, 3)] {
         let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(500)));
-        for token in 1..=3 {
-            scenario.get("/early", token);
-        }
+        scenario.get_each("/early", 1..=3);
         scenario.now += ms(400);
-        for token in 4..=5 {
-            scenario.get("/later", token);
-        }
-        scenario.flush();
+        scenario.send_each("/later", 4..=5);
         scenario.wait(ms(100));
         assert_eq!(scenario.completions(), [(1, LATE), (2, LATE), (3, LATE)]);
         scenario.reply(refused, -1, ErrorCode::Unimplemented, b"");
         assert_eq!(scenario.machine.requests.timed_out(), left, "{refused} was refused");
         let refused = u32::try_from(refused).unwrap();
-        let unimplemented = Err((ErrorKind::Unimplemented, Outcome::NotApplied));
         let expected = if refused > 3 { vec![(refused, unimplemented)] } else { Vec::new() };
         assert_eq!(scenario.completions(), expected);
         scenario.wait(ms(400));
@@ -233,10 +208,7 @@ fn a_request_that_was_not_sent_in_time_is_not_sent() {
     scenario.now += ms(400);
     scenario.get("/bb", 2);
     scenario.wait(ms(100));
-    assert_eq!(
-        scenario.completions(),
-        [(1, Err((ErrorKind::OperationTimeout, Outcome::NotApplied)))]
-    );
+    assert_eq!(scenario.completions(), [(1, refused(ErrorKind::OperationTimeout))]);
     scenario.resume();
     assert_eq!(scenario.xids(), [0, 2]);
     assert_eq!(scenario.machine.metrics().timed_out, 1);
@@ -244,14 +216,10 @@ fn a_request_that_was_not_sent_in_time_is_not_sent() {
 
 #[test]
 fn more_bytes_than_allowed_are_refused_unless_alone() {
-    let config = config().with_max_pending_bytes(60);
-    let mut scenario = Scenario::new(config);
+    let mut scenario = Scenario::new(config().with_max_pending_bytes(60));
     scenario.get(&format!("/{}", "x".repeat(100)), 1);
     scenario.get("/a", 2);
-    assert_eq!(
-        scenario.completions(),
-        [(2, Err((ErrorKind::TooManyRequests, Outcome::NotApplied)))]
-    );
+    assert_eq!(scenario.completions(), [(2, refused(ErrorKind::TooManyRequests))]);
     scenario.resume();
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     scenario.get("/a", 3);
@@ -262,14 +230,10 @@ fn more_bytes_than_allowed_are_refused_unless_alone() {
 
 #[test]
 fn a_waiter_for_capacity_is_woken_when_half_of_it_is_free() {
-    let config = config().with_max_requests(4);
-    let mut scenario = Scenario::connected_with(config);
+    let mut scenario = Scenario::connected_with(config().with_max_requests(4));
     scenario.machine.wait_for_capacity(10);
     assert_eq!(scenario.completions().len(), 1, "there is capacity");
-    for token in 1..=4 {
-        scenario.get("/a", token);
-    }
-    scenario.flush();
+    scenario.send_each("/a", 1..=4);
     scenario.machine.wait_for_capacity(11);
     scenario.machine.wait_for_capacity(12);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
@@ -283,22 +247,18 @@ fn a_waiter_for_capacity_is_woken_when_half_of_it_is_free() {
 // Case (Found in docent itself): whoever waited for capacity waited on behind a close.
 #[test]
 fn a_waiter_for_capacity_is_notified_of_the_end() {
-    let config = config().with_max_requests(1);
-    let mut scenario = Scenario::new(config);
+    let mut scenario = Scenario::new(config().with_max_requests(1));
     scenario.get("/a", 1);
     scenario.machine.wait_for_capacity(2);
     scenario.machine.close(None, Instant::ZERO);
     let done = scenario.completions();
-    assert!(done.contains(&(2, Err((ErrorKind::Closed, Outcome::NotApplied)))), "{done:?}");
+    assert!(done.contains(&(2, refused(ErrorKind::Closed))), "{done:?}");
 }
 
 #[test]
 fn an_idle_session_frees_the_memory_of_a_burst() {
     let mut scenario = Scenario::connected();
-    for token in 0..10_000 {
-        scenario.get("/a", token);
-    }
-    scenario.flush();
+    scenario.send_each("/a", 0..10_000);
     for xid in 1..=10_000 {
         scenario.reply(xid, 5, ErrorCode::Ok, b"");
     }
@@ -313,10 +273,7 @@ fn an_idle_session_frees_the_memory_of_a_burst() {
 #[test]
 fn a_busy_session_keeps_the_memory_of_its_bursts() {
     let mut scenario = Scenario::connected();
-    for token in 0..10_000 {
-        scenario.get("/a", token);
-    }
-    scenario.flush();
+    scenario.send_each("/a", 0..10_000);
     for xid in 1..10_000 {
         scenario.reply(xid, 5, ErrorCode::Ok, b"");
     }
@@ -338,8 +295,7 @@ fn sessions_and_requests_are_counted() {
     scenario.event(EventType::NodeCreated, "/x");
     scenario.reply(2, 6, ErrorCode::NoNode, b"");
     scenario.wait(ms(2000));
-    scenario.cut();
-    scenario.resume();
+    scenario.cut_and_resume();
     let metrics = scenario.machine.metrics();
     assert_eq!((metrics.requests, metrics.replies, metrics.error_replies), (2, 2, 1));
     assert_eq!((metrics.refused, metrics.events, metrics.pings), (1, 1, 1));
@@ -358,8 +314,7 @@ fn a_server_that_may_be_behind_is_named_as_such() {
     let mut scenario = Scenario::connected();
     scenario.send_get("/a", 1);
     scenario.reply(1, 0x99, ErrorCode::Ok, b"");
-    scenario.cut();
-    scenario.connect();
+    scenario.cut_and_connect();
     scenario.cut();
     let failure = scenario.machine.last_failure_text().unwrap();
     assert!(failure.contains("behind our last zxid 0x99"), "{failure}");
@@ -376,12 +331,11 @@ fn an_heir_asks_for_the_timeout_that_the_session_was_made_with() {
     let token = scenario.machine.session_token().unwrap();
     assert_eq!(token.session_timeout(), Some(ms(6000)));
 
-    let config = config().with_session_timeout(ms(60_000)).with_session(token);
-    let mut heir = Scenario::new(config);
+    let mut heir = Scenario::new(config().with_session_timeout(ms(60_000)).with_session(token));
     assert_eq!(heir.machine.timeouts().session, ms(6000));
     for _ in 0..2 {
         heir.connect();
-        let asked = &heir.wire.last().unwrap().1;
+        let asked = heir.last_sent();
         assert!(asked.contains("time_out: 6000, session_id: 0x7"), "{asked}");
         heir.accept(7, 6000);
         heir.cut();
@@ -389,18 +343,14 @@ fn an_heir_asks_for_the_timeout_that_the_session_was_made_with() {
     // A new session has the heir's own timeout.
     heir.wait(ms(6000));
     heir.connect();
-    let asked = &heir.wire.last().unwrap().1;
+    let asked = heir.last_sent();
     assert!(asked.contains("time_out: 60000, session_id: 0x0"), "{asked}");
 
-    let unknown = config_of_parts();
-    let mut heir = Scenario::new(unknown);
-    heir.connect();
-    assert!(heir.wire[0].1.contains("time_out: 60000, session_id: 0x7"));
-}
-
-fn config_of_parts() -> Config {
+    // A token whose timeout is not known.
     let token = SessionToken::new(7, b"0123456789abcdef", 9);
-    config().with_session_timeout(ms(60_000)).with_session(token)
+    let config = config().with_session_timeout(ms(60_000)).with_session(token);
+    let heir = Scenario::connecting(config);
+    assert!(heir.wire[0].1.contains("time_out: 60000, session_id: 0x7"));
 }
 
 impl Scenario {
@@ -408,7 +358,7 @@ impl Scenario {
     fn closed_silently_by(&mut self, name: &str) {
         self.connect();
         let why = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
-        let host = Host { name: name.into(), port: 1 };
+        let host = host(name);
         self.machine.handle_disconnected(self.now, &host, &why);
     }
 }
@@ -438,7 +388,7 @@ fn a_client_ahead_of_every_server_reports_it_and_continues_with_a_new_session() 
     assert!(error.to_string().contains("behind the last zxid 0x99"), "{error}");
     assert_eq!(scenario.machine.ahead_of_servers(), None, "a new session has seen nothing");
     scenario.connect();
-    assert!(scenario.wire.last().unwrap().1.contains("last_zxid_seen: 0, "));
+    assert!(scenario.last_sent().contains("last_zxid_seen: 0, "));
 }
 
 #[test]
@@ -495,14 +445,13 @@ fn an_attempt_at_a_server_that_is_no_longer_listed_is_given_up() {
 #[test]
 fn a_probe_of_a_server_that_is_no_longer_listed_starts_no_migration() {
     let config = config().with_read_only(true).with_connect_string("one:1,two:1".parse().unwrap());
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
+    let mut scenario = Scenario::connecting(config);
     scenario.accept_read_only(7);
     let current = scenario.machine.server().unwrap().clone();
-    scenario.machine.update_server_list(&[current, Host { name: "three".into(), port: 1 }]);
-    scenario.machine.handle_probe(&Host { name: "gone".into(), port: 1 }, true);
+    scenario.machine.update_server_list(&[current, host("three")]);
+    scenario.machine.handle_probe(&host("gone"), true);
     assert!(!scenario.is_broken());
-    scenario.machine.handle_probe(&Host { name: "three".into(), port: 1 }, true);
+    scenario.machine.handle_probe(&host("three"), true);
     assert!(scenario.is_broken());
 }
 
@@ -511,8 +460,7 @@ fn a_probe_of_a_server_that_is_no_longer_listed_starts_no_migration() {
 // looked for.
 #[test]
 fn on_a_read_only_server_of_the_only_name_the_name_is_asked_again() {
-    let mut scenario = Scenario::new(config().with_read_only(true));
-    scenario.connect();
+    let mut scenario = Scenario::connecting(config().with_read_only(true));
     scenario.accept_read_only(7);
     scenario.wait(ms(100));
     let probed =
@@ -535,13 +483,12 @@ fn a_session_that_has_moved_leaves_the_connection() {
     let mut results = BytesMut::new();
     MultiReply::new(&[moved, moved]).encode(&mut results);
     let submit = |scenario: &mut Scenario, way: u8| {
-        let now = scenario.now;
         let mut check = Multi::new();
         check.push(&Write::check("/lock", -1));
         match way {
-            0 => scenario.machine.submit(&check, 1, None, || now),
-            1 => scenario.machine.submit_reserved(&check, 1, || now),
-            _ => scenario.machine.submit_proof(&check, 1, || now),
+            0 => scenario.machine.submit(&check, 1, None, scenario.clock()),
+            1 => scenario.machine.submit_reserved(&check, 1, scenario.clock()),
+            _ => scenario.machine.submit_proof(&check, 1, scenario.clock()),
         }
         scenario.flush();
     };

@@ -13,30 +13,45 @@ const RECURSIVE: AddWatchMode = AddWatchMode::PersistentRecursive;
 
 impl Scenario {
     pub(super) fn add_watch(&mut self, mode: AddWatchMode, path: &str, token: u32) {
-        let now = self.now;
-        self.machine.add_watch(mode, token, path.into(), token, || now);
+        self.machine.add_watch(mode, token, path.into(), token, self.clock());
     }
 
     /// Reads as a client does: the machine decides on the watch flag.
     fn read_and_watch(&mut self, kind: WatchKind, path: &str, token: u32) {
-        let now = self.now;
+        let (clock, machine) = (self.clock(), &mut self.machine);
         let registration = Registration { kind, path: path.into(), watcher: token };
         let read = |watch| ReadRequest { path: path.into(), watch };
-        let machine = &mut self.machine;
         match kind {
             WatchKind::Child => {
-                machine.submit_watching(|w| GetChildren(read(w)), token, registration, || now);
+                machine.submit_watching(|w| GetChildren(read(w)), token, registration, clock);
             }
             WatchKind::Exist => {
-                machine.submit_watching(|w| Exists(read(w)), token, registration, || now);
+                machine.submit_watching(|w| Exists(read(w)), token, registration, clock);
             }
-            _ => machine.submit_watching(|w| GetData(read(w)), token, registration, || now),
+            _ => machine.submit_watching(|w| GetData(read(w)), token, registration, clock),
         }
     }
 
+    /// A session with these persistent watches; the watcher of the first one is 1.
+    fn watching(watches: &[(AddWatchMode, &str)]) -> Self {
+        let mut scenario = Self::connected();
+        for (token, (mode, path)) in (1..).zip(watches) {
+            scenario.add_watch(*mode, path, token);
+        }
+        scenario.answer();
+        scenario
+    }
+
+    /// A session with a watch of this kind on `/a`, whose watcher is 1.
+    fn reading(kind: WatchKind) -> Self {
+        let mut scenario = Self::connected();
+        scenario.read_and_watch(kind, "/a", 1);
+        scenario.answer();
+        scenario
+    }
+
     fn remove(&mut self, path: &str, watcher: u32) {
-        let now = self.now;
-        self.machine.remove_watch(path, &watcher, Some(watcher), || now);
+        self.machine.remove_watch(path, &watcher, Some(watcher), self.clock());
     }
 
     /// Sends all queued requests and replies to each; returns the requests as text.
@@ -46,7 +61,7 @@ impl Scenario {
         for (xid, _) in self.wire.clone() {
             self.reply(xid, 50, ErrorCode::Ok, b"");
         }
-        self.wire.iter().map(|(_, request)| request.clone()).collect()
+        self.sent().into_iter().map(str::to_owned).collect()
     }
 
     /// Replies to the sent requests.
@@ -80,17 +95,14 @@ impl Scenario {
     }
 
     fn remove_all(&mut self, path: &str, watcher_type: WatcherType, token: u32) {
-        let now = self.now;
-        self.machine.remove_watches(path.into(), watcher_type, token, || now);
+        self.machine.remove_watches(path.into(), watcher_type, token, self.clock());
     }
 
     fn watch_events_in_state(&mut self) -> Vec<(u32, EventType, KeeperState)> {
-        std::iter::from_fn(|| self.machine.poll_event())
-            .filter_map(|event| match event {
-                Event::Watch { watcher, event } => Some((watcher, event.event_type, event.state)),
-                _ => None,
-            })
-            .collect()
+        self.events(|event| match event {
+            Event::Watch { watcher, event } => Some((watcher, event.event_type, event.state)),
+            _ => None,
+        })
     }
 }
 
@@ -113,10 +125,7 @@ fn a_refused_persistent_watch_is_none() {
     scenario.flush();
     scenario.reply(1, 5, ErrorCode::MarshallingError, b"");
     assert_eq!(scenario.machine.watches(), 0);
-    assert_eq!(
-        scenario.completions(),
-        [(1, Err((ErrorKind::MarshallingError, Outcome::NotApplied)))]
-    );
+    assert_eq!(scenario.completions(), [(1, refused(ErrorKind::MarshallingError))]);
 }
 
 /// setWatches2 sets persistent watches again. Once all are set, their watchers receive a resync event, because events

@@ -60,9 +60,7 @@ fn set_watches_that_is_refused_is_sent_again() {
 /// The pauses grow while nothing but refusals comes.
 #[test]
 fn refusals_make_the_pauses_longer() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/p", 1);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(PERSISTENT, "/p")]);
     scenario.reconnect();
     let mut xid = xid::SET_WATCHES;
     let mut last = Duration::ZERO;
@@ -119,10 +117,7 @@ fn watches_that_could_not_be_set_again_are_set_on_the_next_server() {
 /// that mode.
 #[test]
 fn a_mode_that_cannot_be_narrowed_stays_until_it_can() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(RECURSIVE, "/a", 1);
-    scenario.add_watch(PERSISTENT, "/a", 2);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(RECURSIVE, "/a"), (PERSISTENT, "/a")]);
     scenario.watch_events();
     scenario.completions();
     scenario.remove("/a", 1);
@@ -144,9 +139,7 @@ fn a_mode_that_cannot_be_narrowed_stays_until_it_can() {
 #[test]
 fn a_removal_that_is_refused_is_sent_again() {
     for wanted in [false, true] {
-        let mut scenario = Scenario::connected();
-        scenario.add_watch(PERSISTENT, "/a", 1);
-        scenario.answer();
+        let mut scenario = Scenario::watching(&[(PERSISTENT, "/a")]);
         scenario.remove("/a", 1);
         scenario.flush();
         scenario.reply_to_last(51, ErrorCode::ThrottledOp);
@@ -180,7 +173,7 @@ fn read_whose_cover_is_refused(kind: WatchKind, err: ErrorCode) -> Scenario {
 #[test]
 fn a_read_whose_cover_was_refused_gets_a_watch_of_its_own() {
     let mut scenario = read_whose_cover_is_refused(WatchKind::Data, ErrorCode::Ok);
-    let refused = (1, Err((ErrorKind::ThrottledOp, Outcome::NotApplied)));
+    let refused = (1, refused(ErrorKind::ThrottledOp));
     assert_eq!(scenario.completions(), [refused, (2, Ok(52))]);
     let sent = scenario.answer();
     assert_eq!(sent.len(), 1, "{sent:?}");
@@ -210,10 +203,7 @@ fn a_watch_that_waited_too_long_for_a_connection_covers_no_read() {
     scenario.cut();
     scenario.add_watch(PERSISTENT, "/a", 1);
     scenario.wait(ms(3001));
-    assert_eq!(
-        scenario.completions(),
-        [(1, Err((ErrorKind::ConnectionLoss, Outcome::NotApplied)))]
-    );
+    assert_eq!(scenario.completions(), [(1, refused(ErrorKind::ConnectionLoss))]);
     scenario.read_and_watch(WatchKind::Exist, "/a", 2);
     scenario.resume();
     let (xid, request) = scenario.wire.last().unwrap().clone();
@@ -268,15 +258,13 @@ fn a_server_that_refuses_persistent_watches_is_sent_the_others_again() {
 // `jute.maxbuffer` a client with many watches reconnected for ever.
 #[test]
 fn set_watches_keeps_to_the_limit_of_requests() {
-    let config = config().with_max_request_bytes(1000);
-    let mut scenario = Scenario::connected_with(config);
+    let mut scenario = Scenario::connected_with(config().with_max_request_bytes(1000));
     for watcher in 0..100 {
         scenario.read_and_watch(WatchKind::Data, &format!("/{watcher:050}"), watcher);
     }
     scenario.add_watch(PERSISTENT, &format!("/{:0900}", 1), 100);
     scenario.answer();
-    scenario.cut();
-    scenario.connect();
+    scenario.cut_and_connect();
     scenario.feed(&granted(7, 6000));
     let mut out = Vec::new();
     scenario.machine.poll_transmit(scenario.now, &mut out);
@@ -291,8 +279,7 @@ fn set_watches_keeps_to_the_limit_of_requests() {
 /// A path that fits into its own request and into no setWatches: its watchers are notified of the end.
 #[test]
 fn a_watch_whose_path_fits_into_no_set_watches_ends() {
-    let config = config().with_max_request_bytes(100);
-    let mut scenario = Scenario::connected_with(config);
+    let mut scenario = Scenario::connected_with(config().with_max_request_bytes(100));
     scenario.add_watch(PERSISTENT, &format!("/{:080}", 1), 1);
     scenario.add_watch(PERSISTENT, "/a", 2);
     scenario.answer();
@@ -306,9 +293,7 @@ fn a_watch_whose_path_fits_into_no_set_watches_ends() {
 /// Watches that are asked for and dropped while there is no connection leave nothing behind.
 #[test]
 fn watches_that_come_and_go_without_a_connection_leave_nothing() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(RECURSIVE, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(RECURSIVE, "/a")]);
     scenario.cut();
     scenario.add_watch(PERSISTENT, "/a", 2);
     scenario.add_watch(RECURSIVE, "/b", 3);
@@ -326,9 +311,7 @@ fn watches_that_come_and_go_without_a_connection_leave_nothing() {
 /// The pauses between tries start anew with each connection.
 #[test]
 fn a_new_connection_knows_nothing_of_earlier_refusals() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/p", 1);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(PERSISTENT, "/p")]);
     for _ in 0..3 {
         scenario.reconnect();
         scenario.reply(xid::SET_WATCHES, 60, ErrorCode::ThrottledOp, b"");
@@ -342,9 +325,7 @@ fn a_new_connection_knows_nothing_of_earlier_refusals() {
 /// What changed between the loss of a persistent watch and its return is not lost, however late it returns.
 #[test]
 fn a_persistent_watch_is_set_again_from_when_it_was_lost() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/p", 1);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(PERSISTENT, "/p")]);
     scenario.reconnect();
     scenario.reply(xid::SET_WATCHES, 60, ErrorCode::ThrottledOp, b"");
     scenario.send_get("/x", 2);
@@ -357,9 +338,7 @@ fn a_persistent_watch_is_set_again_from_when_it_was_lost() {
 /// A server before 3.6 that refuses all: no persistent watch ends by it, and it is not asked again at once.
 #[test]
 fn a_refusal_of_one_shots_as_unknown_waits_as_others_do() {
-    let mut scenario = Scenario::connected();
-    scenario.read_and_watch(WatchKind::Data, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::reading(WatchKind::Data);
     scenario.reconnect();
     scenario.reply(xid::SET_WATCHES, 60, ErrorCode::Unimplemented, b"");
     assert_eq!(scenario.answer(), [""; 0]);
@@ -369,10 +348,7 @@ fn a_refusal_of_one_shots_as_unknown_waits_as_others_do() {
 /// Otherwise its reply would be about a mode that another request has changed meanwhile.
 #[test]
 fn nothing_is_sent_about_a_path_while_its_watches_are_being_set() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/p", 1);
-    scenario.add_watch(PERSISTENT, "/p", 2);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(PERSISTENT, "/p"), (PERSISTENT, "/p")]);
     assert_eq!(scenario.reconnect().len(), 1);
     scenario.wire.clear();
     scenario.remove("/p", 2);
@@ -386,9 +362,7 @@ fn nothing_is_sent_about_a_path_while_its_watches_are_being_set() {
 /// The size of each frame counts, not what else waits to be sent.
 #[test]
 fn watches_set_again_behind_other_requests_have_their_own_size() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/p", 1);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(PERSISTENT, "/p")]);
     scenario.reconnect();
     scenario.reply(xid::SET_WATCHES, 60, ErrorCode::ThrottledOp, b"");
     scenario.get("/x", 2);

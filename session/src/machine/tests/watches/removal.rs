@@ -25,9 +25,7 @@ fn only_the_last_watcher_of_a_kind_is_given_back() {
 /// kezhuw#22: an event was faster than the removal.
 #[test]
 fn a_watch_that_is_gone_already_is_given_back_all_the_same() {
-    let mut scenario = Scenario::connected();
-    scenario.read_and_watch(WatchKind::Data, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::reading(WatchKind::Data);
     scenario.completions();
     scenario.remove("/a", 1);
     scenario.flush();
@@ -42,9 +40,7 @@ fn a_watch_that_is_gone_already_is_given_back_all_the_same() {
 #[test]
 fn another_watch_of_the_path_keeps_the_persistent_watch_on_the_server() {
     for end_by_event in [true, false] {
-        let mut scenario = Scenario::connected();
-        scenario.add_watch(PERSISTENT, "/a", 1);
-        scenario.answer();
+        let mut scenario = Scenario::watching(&[(PERSISTENT, "/a")]);
         scenario.read_and_watch(WatchKind::Data, "/a", 2);
         scenario.read_and_watch(WatchKind::Child, "/a", 3);
         scenario.answer();
@@ -67,10 +63,7 @@ fn another_watch_of_the_path_keeps_the_persistent_watch_on_the_server() {
 
 #[test]
 fn a_recursive_watch_that_goes_leaves_the_persistent_one() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(RECURSIVE, "/a", 1);
-    scenario.add_watch(PERSISTENT, "/a", 2);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(RECURSIVE, "/a"), (PERSISTENT, "/a")]);
     scenario.watch_events();
     scenario.remove("/a", 1);
     // Until the server says so, it is as before: children's events are all there is.
@@ -90,10 +83,7 @@ fn a_recursive_watch_that_goes_leaves_the_persistent_one() {
 /// Before 3.9 the type is not known, and the mode was replaced.
 #[test]
 fn a_server_that_keeps_one_mode_is_not_asked_twice_to_remove_the_other() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(RECURSIVE, "/a", 1);
-    scenario.add_watch(PERSISTENT, "/a", 2);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(RECURSIVE, "/a"), (PERSISTENT, "/a")]);
     scenario.remove("/a", 1);
     scenario.answer();
     scenario.flush();
@@ -105,9 +95,7 @@ fn a_server_that_keeps_one_mode_is_not_asked_twice_to_remove_the_other() {
 #[test]
 fn the_only_watch_of_a_path_is_removed_as_a_whole() {
     for mode in [PERSISTENT, RECURSIVE] {
-        let mut scenario = Scenario::connected();
-        scenario.add_watch(mode, "/a", 1);
-        scenario.answer();
+        let mut scenario = Scenario::watching(&[(mode, "/a")]);
         scenario.completions();
         scenario.remove("/a", 1);
         scenario.sends("Any");
@@ -119,9 +107,7 @@ fn the_only_watch_of_a_path_is_removed_as_a_whole() {
 /// The recursive watch went while another was asked for: its mode is narrowed once that is there.
 #[test]
 fn a_recursive_watch_that_goes_while_another_is_on_its_way_is_made_up_for() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(RECURSIVE, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(RECURSIVE, "/a")]);
     scenario.add_watch(PERSISTENT, "/a", 2);
     scenario.remove("/a", 1);
     scenario.sends("mode: PersistentRecursive");
@@ -135,12 +121,10 @@ fn a_recursive_watch_that_goes_while_another_is_on_its_way_is_made_up_for() {
 /// The same with a read on its way, which relies on the mode.
 #[test]
 fn a_recursive_watch_that_goes_while_a_read_is_on_its_way_is_narrowed() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(RECURSIVE, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(RECURSIVE, "/a")]);
     scenario.read_and_watch(WatchKind::Child, "/a", 2);
     scenario.flush();
-    let read = scenario.wire.last().unwrap().0;
+    let read = scenario.last_xid();
     scenario.remove("/a", 1);
     scenario.sends("mode: Persistent }");
     assert!(read > 0);
@@ -185,9 +169,7 @@ fn a_covered_watch_is_given_back_without_a_request() {
 /// A read that is on its way would lose its watch to a removal behind it.
 #[test]
 fn nothing_is_given_back_while_another_is_on_its_way() {
-    let mut scenario = Scenario::connected();
-    scenario.read_and_watch(WatchKind::Data, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::reading(WatchKind::Data);
     scenario.read_and_watch(WatchKind::Data, "/a", 2);
     scenario.remove("/a", 1);
     scenario.sends("GetData");
@@ -208,9 +190,7 @@ fn an_abandoned_add_watch_is_removed_once_it_is_set() {
 /// Another connection has other watches: removals queued for this one are dropped, requests are not.
 #[test]
 fn queued_watch_requests_go_with_the_connection() {
-    let mut scenario = Scenario::connected();
-    scenario.read_and_watch(WatchKind::Data, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::reading(WatchKind::Data);
     scenario.completions();
     scenario.get("/before", 2);
     scenario.remove("/a", 1);
@@ -255,9 +235,7 @@ fn a_dropped_persistent_watch_is_given_back_when_the_read_it_covered_fails() {
         (WatchKind::Child, ErrorCode::NoAuth),
         (WatchKind::Exist, ErrorCode::ThrottledOp),
     ] {
-        let mut scenario = Scenario::connected();
-        scenario.add_watch(PERSISTENT, "/a", 1);
-        scenario.answer();
+        let mut scenario = Scenario::watching(&[(PERSISTENT, "/a")]);
         scenario.read_and_watch(kind, "/a", 2);
         scenario.remove("/a", 1);
         scenario.wire.clear();
@@ -272,9 +250,7 @@ fn a_dropped_persistent_watch_is_given_back_when_the_read_it_covered_fails() {
 /// The read that is cancelled relied on it, too.
 #[test]
 fn a_dropped_persistent_watch_is_given_back_when_the_read_it_covered_is_cancelled() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(PERSISTENT, "/a")]);
     scenario.read_and_watch(WatchKind::Data, "/a", 2);
     scenario.remove("/a", 1);
     scenario.cancel_watch("/a", 2);
@@ -327,10 +303,8 @@ fn a_full_queue_does_not_keep_a_watch_from_being_given_back() {
     scenario.add_watch(RECURSIVE, "/a", 1);
     scenario.add_watch(PERSISTENT, "/a", 2);
     scenario.answer();
-    for token in 3..=5 {
-        scenario.get("/b", token);
-    }
-    let refused = (5, Err((ErrorKind::TooManyRequests, Outcome::NotApplied)));
+    scenario.get_each("/b", 3..=5);
+    let refused = (5, refused(ErrorKind::TooManyRequests));
     assert_eq!(scenario.completions().last(), Some(&refused));
     scenario.remove("/a", 1);
     let sent = scenario.answer();
@@ -343,9 +317,7 @@ fn a_full_queue_does_not_keep_a_watch_from_being_given_back() {
 /// The persistent watch is sent to the next server before all requests.
 #[test]
 fn a_read_between_two_connections_relies_on_the_persistent_watch() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(PERSISTENT, "/a")]);
     scenario.cut();
     scenario.completions();
     scenario.read_and_watch(WatchKind::Data, "/a", 2);
@@ -357,10 +329,7 @@ fn a_read_between_two_connections_relies_on_the_persistent_watch() {
 /// This holds also when another watcher of the path goes meanwhile.
 #[test]
 fn the_mode_for_the_next_server_stays_as_long_as_a_watcher_does() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/a", 1);
-    scenario.add_watch(PERSISTENT, "/a", 2);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(PERSISTENT, "/a"), (PERSISTENT, "/a")]);
     scenario.cut();
     scenario.cancel_watch("/a", 2);
     assert!(scenario.machine.watches.is_covered("/a"));
@@ -372,9 +341,7 @@ fn the_mode_for_the_next_server_stays_as_long_as_a_watcher_does() {
 /// The watch requests are sent to the next server before the reads behind them.
 #[test]
 fn reads_between_connections_rely_on_the_watch_requests_in_front_of_them() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/b", 1);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(PERSISTENT, "/b")]);
     scenario.add_watch(PERSISTENT, "/a", 2);
     scenario.remove_all("/b", WatcherType::Any, 3);
     scenario.cut();
@@ -389,9 +356,7 @@ fn reads_between_connections_rely_on_the_watch_requests_in_front_of_them() {
 /// The end of the connection completes a removal that was sent.
 #[test]
 fn a_removal_that_was_on_its_way_when_the_connection_went_has_succeeded() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(PERSISTENT, "/a")]);
     scenario.completions();
     scenario.remove("/a", 1);
     scenario.flush();
@@ -402,18 +367,14 @@ fn a_removal_that_was_on_its_way_when_the_connection_went_has_succeeded() {
 /// The event of such a watch will find no watcher.
 #[test]
 fn a_one_shot_watch_that_is_cancelled_stays_on_the_server() {
-    let mut scenario = Scenario::connected();
-    scenario.read_and_watch(WatchKind::Data, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::reading(WatchKind::Data);
     scenario.cancel_watch("/a", 1);
     assert_eq!((scenario.answer(), scenario.machine.watches()), (vec![], 0));
 }
 
 #[test]
 fn a_forgotten_persistent_watch_stays_until_another_is_cancelled() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(PERSISTENT, "/a")]);
     scenario.machine.forget_watch("/a", &1);
     assert_eq!(scenario.answer(), [""; 0]);
     scenario.add_watch(PERSISTENT, "/a", 2);
@@ -425,9 +386,7 @@ fn a_forgotten_persistent_watch_stays_until_another_is_cancelled() {
 /// closeSession is the last request.
 #[test]
 fn nothing_is_sent_about_watches_behind_a_close() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(PERSISTENT, "/a")]);
     scenario.close(9);
     scenario.cancel_watch("/a", 1);
     scenario.wire.clear();

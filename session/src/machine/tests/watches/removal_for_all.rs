@@ -8,12 +8,10 @@ use super::*;
 // (ZOOKEEPER-4471).
 #[test]
 fn a_read_behind_a_removal_for_all_relies_on_no_removed_watch() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(PERSISTENT, "/a")]);
     scenario.read_and_watch(WatchKind::Data, "/a", 2);
     scenario.flush();
-    let read = scenario.wire.last().unwrap().0;
+    let read = scenario.last_xid();
     scenario.remove_all("/a", WatcherType::Any, 3);
     scenario.read_and_watch(WatchKind::Child, "/a", 4);
     scenario.flush();
@@ -55,15 +53,13 @@ fn watchers_are_notified_when_a_caller_removes_all_watches() {
 
 #[test]
 fn a_removal_for_all_that_finds_none_removes_none() {
-    let mut scenario = Scenario::connected();
-    scenario.read_and_watch(WatchKind::Data, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::reading(WatchKind::Data);
     scenario.completions();
     scenario.remove_all("/a", WatcherType::Children, 2);
     scenario.flush();
     scenario.reply_to_last(51, ErrorCode::NoWatcher);
     assert_eq!(scenario.machine.watches(), 1);
-    assert_eq!(scenario.completions(), [(2, Err((ErrorKind::NoWatcher, Outcome::NotApplied)))]);
+    assert_eq!(scenario.completions(), [(2, refused(ErrorKind::NoWatcher))]);
     // The machine's own removal finds none either: an error, but no caller's.
     scenario.remove("/a", 1);
     scenario.flush();
@@ -104,9 +100,7 @@ fn a_removal_of_one_type_notifies_the_watchers_of_its_kinds() {
 /// Since 3.9 a persistent and a recursive watch of one path are two.
 #[test]
 fn the_removal_of_a_persistent_watch_leaves_a_recursive_one_beside_it_as_it_is() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(AddWatchMode::PersistentRecursive, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(AddWatchMode::PersistentRecursive, "/a")]);
     scenario.remove_all("/a", WatcherType::Persistent, 2);
     scenario.answer();
     assert_eq!(scenario.answer(), [""; 0]);
@@ -117,9 +111,7 @@ fn the_removal_of_a_persistent_watch_leaves_a_recursive_one_beside_it_as_it_is()
 /// would stay on the server for ever, with events for no watcher.
 #[test]
 fn the_half_of_a_persistent_watch_that_a_removal_left_is_given_back() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/a", 1);
-    scenario.answer();
+    let mut scenario = Scenario::watching(&[(PERSISTENT, "/a")]);
     scenario.remove_all("/a", WatcherType::Children, 2);
     scenario.remove("/a", 1);
     scenario.sends("Children");
