@@ -417,21 +417,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_session_has_no_proof() {
-        let lease = lease();
-        let claim = lease.claim();
-        lease.lose();
-        assert!(!lease.prove(at(500), at(1400)));
-        assert_eq!(claim.proven_until(at(500)), Instant::ZERO);
-    }
-
-    #[test]
-    fn a_lost_session_ends_every_claim() {
+    fn a_lost_session_ends_every_claim_and_is_never_proven() {
         let lease = lease();
         let claim = lease.claim();
         assert_eq!(lease.proven_until(), at(990));
         lease.lose();
         assert!(!claim.is_valid(at(1)));
+        assert!(!lease.prove(at(500), at(1400)));
+        assert_eq!(claim.proven_until(at(500)), Instant::ZERO);
         assert_eq!(lease.proven_until(), Instant::ZERO);
     }
 

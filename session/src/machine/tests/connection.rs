@@ -118,14 +118,6 @@ fn a_reply_to_nothing_ends_the_connection() {
     }
 }
 
-#[test]
-fn states_are_published_as_by_curator() {
-    let mut scenario = Scenario::connected();
-    scenario.cut_and_resume();
-    use ConnectionState::{Connected, Reconnected, Suspended};
-    assert_eq!(scenario.states(), [Connected, Suspended, Reconnected]);
-}
-
 // Time.
 
 #[test]

@@ -144,10 +144,16 @@ fn credentials_without_a_reply_end_by_the_request_timeout() {
 /// ZooKeeper 3.7 and later, with `enforce.auth.enabled`.
 // Case (Pitfalls of the wire, 26): a ping is refused for want of authentication.
 #[test]
-fn a_ping_may_be_refused_for_want_of_authentication() {
-    let mut scenario = Scenario::connected();
-    scenario.wait(ms(2000));
-    scenario.flush();
-    scenario.reply(xid::PING, 0, ErrorCode::SessionClosedRequireSaslAuth, b"");
-    assert!(scenario.machine.is_ended());
+fn a_ping_or_a_request_that_is_refused_for_want_of_authentication_ends_the_client() {
+    for xid in [xid::PING, 1] {
+        let mut scenario = Scenario::connected();
+        scenario.wait(ms(2000));
+        scenario.send_get("/a", 1);
+        if xid == 1 {
+            scenario.reply(xid::PING, 0, ErrorCode::Ok, b"");
+        }
+        scenario.reply(xid, 0, ErrorCode::SessionClosedRequireSaslAuth, b"");
+        assert_eq!(scenario.machine.ended(), Some(ErrorKind::AuthFailed), "{xid}");
+        assert_eq!(scenario.completions().len(), 1);
+    }
 }

@@ -19,6 +19,43 @@ impl Scenario {
     }
 }
 
+#[test]
+fn each_answer_counts_from_its_own_batch() {
+    let mut scenario = Scenario::connected();
+    let lease = scenario.lease();
+    scenario.get("/a", 1);
+    scenario.send_get("/b", 2);
+    let first = scenario.now;
+    scenario.now += ms(500);
+    scenario.send_get("/c", 3);
+    let second = scenario.now;
+    scenario.now += ms(500);
+    let lasts = ms(6000) - scenario.machine.timeouts().margin;
+    for (xid, sent_at) in [(1, first), (2, first), (3, second)] {
+        scenario.reply(xid, 5, ErrorCode::Ok, b"");
+        assert_eq!(lease.deadline(), sent_at + lasts, "xid {xid}");
+    }
+}
+
+/// The proof counts from the connect that created the session, with the smallest timeout granted; nothing renews it.
+#[test]
+fn the_proof_only_ever_gets_shorter() {
+    let mut scenario = Scenario::connected();
+    let lease = scenario.lease();
+    let created = Instant::ZERO + ms(1000);
+    assert_eq!(lease.proven_until(), created + ms(5940));
+    scenario.send_get("/a", 1);
+    scenario.now += ms(1000);
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    assert_eq!(lease.proven_until(), created + ms(5940));
+    scenario.cut_and_connect();
+    scenario.accept(7, 3000);
+    assert_eq!(lease.proven_until(), created + ms(2970));
+    scenario.cut_and_connect();
+    scenario.accept(7, 60_000);
+    assert_eq!(lease.proven_until(), created + ms(2970));
+}
+
 /// A member that is cut off from the others goes on answering, while they expire the session.
 // Case (Found in docent itself): a read-only server renewed the lease of a session: a lock was held
 // there without end, while another client acquired it.

@@ -34,7 +34,6 @@ mod failback;
 mod flow_control;
 mod handshake;
 mod lease;
-mod lease_renewal;
 mod limits;
 mod long_replies;
 mod missing_operations;

@@ -428,16 +428,6 @@ fn an_event_has_a_zxid_if_the_server_says_one() {
     }
 }
 
-/// The answer to any request may say so, not only the one to a ping.
-#[test]
-fn a_request_may_be_expected_that_authentication_is_required() {
-    let mut scenario = Scenario::connected();
-    scenario.send_get("/a", 1);
-    scenario.reply(1, 0, ErrorCode::SessionClosedRequireSaslAuth, b"");
-    assert_eq!(scenario.machine.ended(), Some(ErrorKind::AuthFailed));
-    assert_eq!(scenario.completions().len(), 1);
-}
-
 /// For each reply: how much memory it could share, and the size below which its parts are copied out.
 #[derive(Default)]
 struct Shared(Vec<Option<(usize, usize)>>);

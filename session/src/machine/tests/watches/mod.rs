@@ -118,16 +118,6 @@ fn a_persistent_watch_delivers_every_event() {
     assert_eq!(scenario.watch_events(), [(1, EventType::NodeDataChanged); 3]);
 }
 
-#[test]
-fn a_refused_persistent_watch_is_none() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/a", 1);
-    scenario.flush();
-    scenario.reply(1, 5, ErrorCode::MarshallingError, b"");
-    assert_eq!(scenario.machine.watches(), 0);
-    assert_eq!(scenario.completions(), [(1, refused(ErrorKind::MarshallingError))]);
-}
-
 /// setWatches2 sets persistent watches again. Once all are set, their watchers receive a resync event, because events
 /// of the gap may be missing.
 // Case (Pitfalls of the wire, 35): events lost in a gap.
