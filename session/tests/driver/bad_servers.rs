@@ -76,10 +76,7 @@ async fn a_connection_that_takes_nothing_is_left_too() {
     let waited = begin.elapsed();
     assert!(waited >= ms(3900) && waited < ms(4300), "{waited:?}");
     for call in calls {
-        assert_eq!(
-            within_limit("a call", call).await.unwrap_err().kind(),
-            ErrorKind::ConnectionLoss
-        );
+        assert_eq!(refusal(within_limit("a call", call).await).0, ErrorKind::ConnectionLoss);
     }
     drop((conn, again));
 }
@@ -91,10 +88,9 @@ async fn a_reply_that_cannot_be_read_fails_only_its_own_request() {
     for body in [&[][..], &[0, 0, 0, 9, 1], &[0x7F, 0xFF, 0xFF, 0xFF], &[0xFF; 3]] {
         let bad = client.get_children("/a");
         let good = client.get_data("/a");
-        let (xid, _) = conn.request().await;
-        conn.reply(xid, 5, ErrorCode::Ok, body).await;
+        conn.reply_next(5, ErrorCode::Ok, body).await;
         conn.answer_data(b"x").await;
-        assert_eq!(within_limit("the bad one", bad).await.unwrap_err().kind(), ErrorKind::BadReply);
+        assert_eq!(refusal(within_limit("the bad one", bad).await).0, ErrorKind::BadReply);
         within_limit("the good one", good).await.unwrap();
     }
     assert_eq!(net.attempts(), 1);
@@ -110,8 +106,7 @@ async fn a_bad_answer_to_several_operations_names_the_operations() {
     // The end of the list at once: no results.
     let end = [0xFF, 0xFF, 0xFF, 0xFF, 1, 0xFF, 0xFF, 0xFF, 0xFF];
     for body in [&[], &end[..]] {
-        let (xid, _) = conn.request().await;
-        conn.reply(xid, 9, ErrorCode::Ok, body).await;
+        conn.reply_next(9, ErrorCode::Ok, body).await;
     }
     let error = within_limit("the reads", reads).await.unwrap_err();
     assert_eq!((error.kind(), error.operation()), (ErrorKind::BadReply, Some(OpCode::MultiRead)));
@@ -159,8 +154,7 @@ async fn the_result_of_another_operation_is_no_result() {
     for (index, result) in results.iter().enumerate() {
         for (write, accepted) in &writes {
             let call = write.commit();
-            let (xid, _) = conn.request().await;
-            conn.reply(xid, 9, ErrorCode::Ok, &several(&[*result])).await;
+            conn.reply_next(9, ErrorCode::Ok, &several(&[*result])).await;
             let reply = within_limit("the writes", call).await.map_err(|error| error.kind());
             let is_accepted = accepted.contains(&index);
             assert_eq!(reply.is_ok(), is_accepted, "{write:?}: {result:?}");
@@ -168,8 +162,7 @@ async fn the_result_of_another_operation_is_no_result() {
         }
         for (read, accepted) in [(Read::GetData("/a"), 5), (Read::GetChildren("/a"), 6)] {
             let call = client.multi_read(&[read]);
-            let (xid, _) = conn.request().await;
-            conn.reply(xid, 9, ErrorCode::Ok, &several(&[*result])).await;
+            conn.reply_next(9, ErrorCode::Ok, &several(&[*result])).await;
             let reply = within_limit("the reads", call).await.map(|mut reads| reads.remove(0));
             let is_accepted = matches!(reply, Ok(Ok(_)));
             assert_eq!(is_accepted, index == accepted, "{read:?}: {result:?}");
@@ -200,7 +193,7 @@ async fn the_path_in_the_reply_to_a_create_is_the_one_asked_for() {
         (&below, "/", Sequential, "/c/0000000001", Some("/0000000001")),
         (&below, "/", Sequential, "/0000000001", None),
     ] {
-        let check = |outcome: Result<String, docent_session::Error>| match (outcome, created) {
+        let check = |outcome: Result<String, Error>| match (outcome, created) {
             (Ok(path), Some(created)) => assert_eq!(path, created),
             (Err(error), None) => {
                 assert_eq!(
@@ -215,29 +208,20 @@ async fn the_path_in_the_reply_to_a_create_is_the_one_asked_for() {
         let with_path = PathReply { path: reply.into() };
         let with_stat = Create2Reply { path: reply.into(), stat };
         let call = client.create(path, b"", mode);
-        let (xid, _) = conn.request().await;
-        conn.reply(xid, 9, ErrorCode::Ok, &encoded(&with_path)).await;
+        conn.reply_next(9, ErrorCode::Ok, &encoded(&with_path)).await;
         check(within_limit("create", call).await);
         let call = client.create_with_stat(path, b"", mode);
-        let (xid, _) = conn.request().await;
-        conn.reply(xid, 9, ErrorCode::Ok, &encoded(&with_stat)).await;
+        conn.reply_next(9, ErrorCode::Ok, &encoded(&with_stat)).await;
         check(within_limit("create2", call).await.map(|(path, _)| path));
         for result in [MultiResult::Create(with_path), MultiResult::Create2(with_stat)] {
             let call = client.transaction().create(path, b"", mode).commit();
-            let (xid, _) = conn.request().await;
-            conn.reply(xid, 9, ErrorCode::Ok, &several(&[result])).await;
+            conn.reply_next(9, ErrorCode::Ok, &several(&[result])).await;
             check(within_limit("multi", call).await.map(|mut results| match results.remove(0) {
                 TransactionResult::Created { path, .. } => path,
                 other => panic!("{other:?}"),
             }));
         }
     }
-}
-
-fn encoded(record: &impl Encode) -> Vec<u8> {
-    let mut body = Vec::new();
-    record.encode(&mut body);
-    body
 }
 
 fn several(results: &[MultiResult<'_>]) -> Vec<u8> {

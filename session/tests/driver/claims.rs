@@ -28,17 +28,11 @@ async fn a_silent_server_ends_claim_session_and_watches_at_once() {
     let claim = claim(&client);
     let deadline = claim.lease().deadline();
     let mut states = client.states();
-    assert_eq!(
-        within_limit("a state", states.next()).await,
-        Some(ConnectionState::Connected.into())
-    );
+    next_is(&mut states, ConnectionState::Connected).await;
     drop(net);
-    assert_eq!(
-        within_limit("a state", states.next()).await,
-        Some(ConnectionState::Suspended.into())
-    );
+    next_is(&mut states, ConnectionState::Suspended).await;
     assert!(deadline.duration_since(client.now()) >= ms(1600), "a third of 6 s, less the margin");
-    assert_eq!(within_limit("a state", states.next()).await, Some(ConnectionState::Lost.into()));
+    next_is(&mut states, ConnectionState::Lost).await;
     assert!(
         client.now().duration_since(deadline) <= ms(1),
         "{:?}",
@@ -64,9 +58,7 @@ async fn a_claim_ends_when_the_server_says_so_and_when_the_client_ends() {
                 let (_conn, _) = net.serve_for(0, 0).await;
             }
             "closed" => {
-                let close = client.close();
-                conn.confirm_close().await;
-                within_limit("close", close).await.unwrap();
+                close(&client, &mut conn).await;
             }
             "detached" => assert!(client.detach().is_some()),
             _ => {
@@ -102,11 +94,7 @@ async fn a_claim_follows_a_deadline_that_comes_nearer() {
 /// Polled where there is no runtime, and after the client's runtime has ended.
 #[test]
 fn a_claim_is_waited_for_outside_a_runtime_and_ends_with_the_clients() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let (client, conn, net) = runtime.block_on(connected());
     let claim = claim(&client);
     let (notify, ended) = std::sync::mpsc::channel();

@@ -67,17 +67,12 @@ async fn a_close_whose_answer_is_lost_is_sent_again() {
 async fn the_end_of_a_client_ends_its_states() {
     let (client, mut conn, _net) = connected().await;
     let (mut state, mut states) = (client.state(), client.states());
-    let close = client.close();
-    conn.confirm_close().await;
-    within_limit("close", close).await.unwrap();
+    close(&client, &mut conn).await;
     for state in [&mut state, &mut client.state()] {
         assert!(!state.get().is_some_and(ConnectionState::is_connected));
         assert_eq!(within_limit("the end of the state", state.next()).await, None);
     }
-    assert_eq!(
-        within_limit("a state", states.next()).await,
-        Some(ConnectionState::Connected.into())
-    );
+    next_is(&mut states, ConnectionState::Connected).await;
     assert_eq!(within_limit("the end of the states", states.next()).await, None);
     let mut late = client.states();
     assert_eq!(within_limit("the end of the states", late.next()).await, None);
@@ -89,8 +84,7 @@ async fn states_end_behind_the_last_one() {
     let (client, mut conn, _net) = connected().await;
     let mut states = client.states();
     let auth = client.add_auth("digest", b"user:wrong");
-    let (xid, _) = conn.request().await;
-    conn.reply(xid, 0, ErrorCode::AuthFailed, &[]).await;
+    conn.reply_next(0, ErrorCode::AuthFailed, &[]).await;
     within_limit("auth", auth).await.unwrap_err();
     for expected in [Some(ConnectionState::Connected), Some(ConnectionState::Lost), None] {
         assert_eq!(
@@ -156,8 +150,5 @@ async fn a_run_that_is_dropped_closes_the_session_of_other_clones_too() {
     conn.answer_data(b"").await;
     drop(run);
     conn.confirm_close().await;
-    assert_eq!(
-        within_limit("a call", clone.get_data("/b")).await.unwrap_err().kind(),
-        ErrorKind::Closed
-    );
+    assert_eq!(refusal(within_limit("a call", clone.get_data("/b")).await).0, ErrorKind::Closed);
 }

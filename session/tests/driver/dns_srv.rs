@@ -1,24 +1,10 @@
 //! The servers of `dns-srv://name`, with SRV records that the test sets.
 
-use std::{
-    io,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use docent_session::runtime::ServerLookup;
+use std::{io, sync::atomic::AtomicBool};
+use tokio::io::AsyncWriteExt as _;
 
-use docent_session::{
-    Client, Config, ConnectionState, ErrorKind,
-    config::Host,
-    runtime::{Clock, Connecting, ServerLookup, Transport},
-};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    sync::mpsc,
-};
-
+use super::*;
 use crate::support::*;
 
 /// What a lookup finds: names of servers, or an error; without either, it does not end.
@@ -89,9 +75,7 @@ fn servers(client: &Client) -> Vec<String> {
 /// The next connection, on which a server is asked for its status.
 async fn asked(net: &mut Net) -> Conn {
     let mut conn = net.accept().await;
-    let mut word = [0; 4];
-    within_limit("a question", conn.stream.read_exact(&mut word)).await.unwrap();
-    assert_eq!(&word, b"srvr");
+    assert_eq!(&conn.word().await, b"srvr");
     conn
 }
 

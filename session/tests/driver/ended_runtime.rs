@@ -217,15 +217,8 @@ fn grant_and_read_two(listener: &TcpListener) -> TcpStream {
         stream.read_exact(&mut payload).unwrap();
     };
     read(&stream);
-    let granted = ConnectResponse {
-        protocol_version: 0,
-        time_out: 60_000,
-        session_id: 7,
-        passwd: Some(PASSWORD),
-        read_only: Some(false),
-    };
     let mut out = Vec::new();
-    frame::put_record(&mut out, usize::MAX, &granted).unwrap();
+    frame::put_record(&mut out, usize::MAX, &granted(7, 60_000)).unwrap();
     stream.write_all(&out).unwrap();
     read(&stream);
     read(&stream);

@@ -19,7 +19,6 @@ mod contracts;
 mod conveniences;
 mod dns_srv;
 mod ended_runtime;
-mod flow_control;
 mod large_trees;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -38,7 +37,7 @@ mod support;
 mod timeouts;
 
 use docent_protocol::{
-    AddWatchMode, CreateMode, Encode, ErrorCode, EventType, KeeperState, OpCode, Stat,
+    AddWatchMode, CreateMode, ErrorCode, EventType, KeeperState, OpCode, Stat,
     connect::ConnectResponse,
     frame,
     jute::Reader,

@@ -1,15 +1,8 @@
 //! The driver's part in a change of the server, in a hand-over to another client, and with slow servers.
 
-use std::time::Duration;
+use tokio::io::{AsyncWriteExt as _, BufWriter};
 
-use docent_protocol::{ErrorCode, connect::ConnectResponse};
-use docent_session::{
-    ConnectionState, ErrorKind,
-    config::Host,
-    runtime::{Clock, Connecting, Transport},
-};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufWriter};
-
+use super::*;
 use crate::support::*;
 
 #[tokio::test(start_paused = true)]
@@ -22,12 +15,9 @@ async fn an_idle_client_moves_when_its_server_leaves_the_list() {
     let (conn, asked) = net.serve(7).await;
     assert_eq!(asked.session_id, 7);
     assert_ne!(conn.host.name, "one");
-    for (list, kind) in [
-        ("", ErrorKind::InvalidConfig),
-        ("two:x", ErrorKind::InvalidConfig),
-        ("two:1/app", ErrorKind::InvalidConfig),
-    ] {
-        assert_eq!(client.update_server_list(list).unwrap_err().kind(), kind, "{list}");
+    for list in ["", "two:x", "two:1/app"] {
+        let error = client.update_server_list(list).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{list}");
     }
 }
 
@@ -39,23 +29,13 @@ async fn a_read_write_server_is_searched_for_and_moved_to() {
     let client = start(config, dialer);
     let mut first = net.accept().await;
     assert!(first.handshake().await.read_only);
-    first
-        .send(&ConnectResponse {
-            protocol_version: 0,
-            time_out: 6000,
-            session_id: 77,
-            passwd: Some(PASSWORD),
-            read_only: Some(true),
-        })
-        .await;
+    first.send(&ConnectResponse { read_only: Some(true), ..granted(77, 6000) }).await;
     client.wait_until_connected(LONG).await.unwrap();
     assert_eq!(client.state().get(), Some(ConnectionState::ReadOnly));
     for answer in [&b"ro"[..], b"", b"null", b"rw"] {
         let mut probe = net.accept().await;
         assert_ne!(probe.host, first.host);
-        let mut word = [0; 4];
-        within_limit("the question", probe.stream.read_exact(&mut word)).await.unwrap();
-        assert_eq!(&word, b"isro");
+        assert_eq!(&probe.word().await, b"isro");
         probe.stream.write_all(answer).await.unwrap();
     }
     let (second, asked) = net.serve(7).await;
@@ -89,9 +69,7 @@ async fn a_question_to_a_server_is_flushed() {
     client.wait_until_connected(LONG).await.unwrap();
     let _reconnect = client.reconnect();
     let mut probe = net.accept().await;
-    let mut word = [0; 4];
-    within_limit("the question", probe.stream.read_exact(&mut word)).await.unwrap();
-    assert_eq!(&word, b"srvr");
+    assert_eq!(&probe.word().await, b"srvr");
 }
 
 /// A producer without limit is slowed down to the server's pace.
@@ -126,8 +104,7 @@ async fn a_waiter_for_capacity_never_finds_the_queue_full() {
 async fn a_session_can_be_handed_over() {
     let (client, mut conn, _net) = connected().await;
     let call = client.get_data("/a");
-    let (xid, _) = conn.request().await;
-    conn.reply(xid, 88, ErrorCode::Ok, &get_data_body(b"")).await;
+    conn.reply_next(88, ErrorCode::Ok, &get_data_body(b"")).await;
     within_limit("an answer", call).await.unwrap();
     let pending = client.get_data("/b");
     let token = client.detach().unwrap();

@@ -9,14 +9,10 @@ use crate::support::*;
 async fn a_reconnect_keeps_the_session_and_sets_its_watches_again() {
     let (client, mut conn, mut net) = connected().await;
     let call = client.get_data_and_watch("/a");
-    let (xid, _) = conn.request().await;
-    conn.reply(xid, 77, ErrorCode::Ok, &get_data_body(b"")).await;
+    conn.reply_next(77, ErrorCode::Ok, &get_data_body(b"")).await;
     let (_, mut watcher) = within_limit("the read", call).await.unwrap();
     let mut states = client.states();
-    assert_eq!(
-        within_limit("a state", states.next()).await,
-        Some(ConnectionState::Connected.into())
-    );
+    next_is(&mut states, ConnectionState::Connected).await;
     drop(conn);
     let (mut conn, asked) = net.serve(7).await;
     assert_eq!((asked.session_id, asked.last_zxid, asked.time_out), (7, 77, 6000));
@@ -28,14 +24,8 @@ async fn a_reconnect_keeps_the_session_and_sets_its_watches_again() {
     conn.reply(xid, 80, ErrorCode::Ok, &[]).await;
     let event = within_limit("the event", watcher.next()).await.unwrap();
     assert_eq!((event.event_type, &*event.path), (EventType::NodeDataChanged, "/a"));
-    assert_eq!(
-        within_limit("a state", states.next()).await,
-        Some(ConnectionState::Suspended.into())
-    );
-    assert_eq!(
-        within_limit("a state", states.next()).await,
-        Some(ConnectionState::Reconnected.into())
-    );
+    next_is(&mut states, ConnectionState::Suspended).await;
+    next_is(&mut states, ConnectionState::Reconnected).await;
 }
 
 // Case (Failure cases, 18): expiry while idle.
@@ -45,15 +35,11 @@ async fn an_expired_session_is_lost_once_and_a_new_one_made() {
     let old = client.session().unwrap();
     let claim = old.claim();
     let call = client.exists_and_watch("/a");
-    let (xid, _) = conn.request().await;
-    conn.reply(xid, 5, ErrorCode::NoNode, &[]).await;
+    conn.reply_next(5, ErrorCode::NoNode, &[]).await;
     let (found, mut watcher) = within_limit("the question", call).await.unwrap();
     assert_eq!(found, None);
     let mut states = client.states();
-    assert_eq!(
-        within_limit("a state", states.next()).await,
-        Some(ConnectionState::Connected.into())
-    );
+    next_is(&mut states, ConnectionState::Connected).await;
     drop(conn);
     let mut conn = net.accept().await;
     let queued = client.get_data("/queued");
@@ -80,14 +66,13 @@ async fn an_expired_session_is_lost_once_and_a_new_one_made() {
 #[tokio::test(start_paused = true)]
 async fn settings_at_their_limits_are_no_panic() {
     let (dialer, mut net) = net();
-    let config = config()
-        .with_session_timeout(std::time::Duration::MAX)
-        .with_connection_timeout(std::time::Duration::MAX);
+    let config =
+        config().with_session_timeout(Duration::MAX).with_connection_timeout(Duration::MAX);
     let client = start(config, dialer);
     let mut conn = net.accept().await;
     assert_eq!(conn.handshake().await.time_out, i32::MAX);
     conn.grant(7, i32::MAX).await;
-    within_limit("a session", client.wait_until_connected(std::time::Duration::MAX)).await.unwrap();
+    within_limit("a session", client.wait_until_connected(Duration::MAX)).await.unwrap();
     drop(conn);
     let _ = net.serve(7).await;
 }
@@ -99,16 +84,11 @@ async fn settings_at_their_limits_are_no_panic() {
 async fn an_unread_watcher_keeps_a_limited_number_of_events_and_reports_the_loss() {
     let config = config().with_max_watch_events(10);
     let (client, mut conn, _net) = connected_with(config, 6000).await;
-    let call = client.add_watch("/a", docent_protocol::AddWatchMode::Persistent);
-    let (xid, _) = conn.request().await;
-    conn.reply(xid, 5, ErrorCode::Ok, &[0; 4]).await;
-    let mut watcher = within_limit("the watch", call).await.unwrap();
+    let mut watcher = watch(&client, &mut conn, "/a", AddWatchMode::Persistent).await;
     for _ in 0..10_005 {
         conn.event(EventType::NodeDataChanged, "/a").await;
     }
-    let call = client.get_data("/b");
-    conn.answer_data(b"").await;
-    within_limit("an answer behind them", call).await.unwrap();
+    read(&client, &mut conn, "/b").await;
     let first = within_limit("the marker", watcher.next()).await.unwrap();
     assert!(first.is_resync() && !first.is_end(), "{first:?}");
     let mut kept = 0;
@@ -127,16 +107,11 @@ async fn a_watcher_that_has_missed_events_names_its_own_path() {
     let config =
         config().with_max_watch_events(2).with_connect_string("one:1/app".parse().unwrap());
     let (client, mut conn, _net) = connected_with(config, 6000).await;
-    let call = client.add_watch("/a", docent_protocol::AddWatchMode::PersistentRecursive);
-    let (xid, _) = conn.request().await;
-    conn.reply(xid, 5, ErrorCode::Ok, &[0; 4]).await;
-    let mut watcher = within_limit("the watch", call).await.unwrap();
+    let mut watcher = watch(&client, &mut conn, "/a", AddWatchMode::PersistentRecursive).await;
     for number in 0..3 {
         conn.event(EventType::NodeCreated, &format!("/app/a/{number}")).await;
     }
-    let call = client.get_data("/b");
-    conn.answer_data(b"").await;
-    within_limit("an answer behind them", call).await.unwrap();
+    read(&client, &mut conn, "/b").await;
     let marker = watcher.try_next().unwrap();
     assert!(marker.is_resync() && &*marker.path == "/a", "{marker:?}");
     let event = watcher.try_next().unwrap();
@@ -148,18 +123,16 @@ async fn a_watcher_that_has_missed_events_names_its_own_path() {
 #[tokio::test(start_paused = true)]
 async fn a_persistent_watch_is_given_back_when_it_is_dropped() {
     let (client, mut conn, _net) = connected().await;
-    let call = client.add_watch("/a", docent_protocol::AddWatchMode::Persistent);
-    let (xid, _) = conn.request().await;
-    conn.reply(xid, 5, ErrorCode::Ok, &[]).await;
+    let call = client.add_watch("/a", AddWatchMode::Persistent);
+    conn.reply_next(5, ErrorCode::Ok, &[]).await;
     let watcher = within_limit("the watch", call).await.unwrap();
     assert_eq!(pending_and_watches(&client), (0, 1));
     drop(watcher);
     let (xid, request) = conn.request().await;
     assert!(request.contains("RemoveWatches"), "{request}");
     conn.reply(xid, 5, ErrorCode::Ok, &[]).await;
-    let call = client.add_watch("/b", docent_protocol::AddWatchMode::Persistent);
-    let (xid, _) = conn.request().await;
-    conn.reply(xid, 5, ErrorCode::Ok, &[]).await;
+    let call = client.add_watch("/b", AddWatchMode::Persistent);
+    conn.reply_next(5, ErrorCode::Ok, &[]).await;
     within_limit("the watch", call).await.unwrap().forget();
     let call = client.get_data("/next");
     assert!(conn.request().await.1.contains("/next"), "forgetting sends nothing");

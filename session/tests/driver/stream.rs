@@ -13,10 +13,7 @@ async fn next<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
 #[tokio::test(start_paused = true)]
 async fn a_persistent_watch_is_a_stream_of_its_events_and_its_end() {
     let (client, mut conn, _net) = connected().await;
-    let call = client.add_watch("/a", AddWatchMode::Persistent);
-    let (xid, _) = conn.request().await;
-    conn.reply(xid, 5, ErrorCode::Ok, &[0; 4]).await;
-    let mut watcher = within_limit("the watch", call).await.unwrap();
+    let mut watcher = watch(&client, &mut conn, "/a", AddWatchMode::Persistent).await;
     for event_type in [EventType::NodeDeleted, EventType::NodeCreated] {
         conn.event(event_type, "/a").await;
         assert_eq!(next(&mut watcher).await.unwrap().event_type, event_type);

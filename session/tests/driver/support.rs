@@ -1,8 +1,7 @@
 //! The scripted server: connections without sockets, frames by hand.
 
 use std::{
-    fmt,
-    io::{self, ErrorKind},
+    fmt, io,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -12,7 +11,7 @@ use std::{
 
 use bytes::BytesMut;
 use docent_protocol::{
-    Encode, ErrorCode, EventType, KeeperState, OpCode, Stat, WatcherEvent,
+    AddWatchMode, Encode, ErrorCode, EventType, KeeperState, OpCode, Stat, WatcherEvent,
     connect::{ConnectRequest, ConnectResponse},
     frame,
     jute::{Decode, Reader},
@@ -21,9 +20,10 @@ use docent_protocol::{
     xid,
 };
 use docent_session::{
-    Client, Config,
+    Client, Config, ConnectionState, Error, ErrorKind, Events, Outcome, Watcher,
     config::Host,
     runtime::{Clock, Connecting, Transport},
+    session::StateEvent,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
@@ -88,7 +88,7 @@ impl Transport for Dialer {
             let (ours, theirs) = duplex(self.capacity);
             match self.server.send((host.clone(), theirs)) {
                 Ok(()) => Ok(Box::new(ours) as _),
-                Err(_) => Err(io::Error::from(ErrorKind::ConnectionRefused)),
+                Err(_) => Err(io::ErrorKind::ConnectionRefused.into()),
             }
         })
     }
@@ -212,6 +212,13 @@ impl Conn {
         }
     }
 
+    /// The next four-letter word.
+    pub(crate) async fn word(&mut self) -> [u8; 4] {
+        let mut word = [0; 4];
+        within_limit("a question", self.stream.read_exact(&mut word)).await.unwrap();
+        word
+    }
+
     pub(crate) async fn send(&mut self, record: &impl Encode) {
         let mut out = Vec::new();
         frame::put_record(&mut out, usize::MAX, record).unwrap();
@@ -227,6 +234,12 @@ impl Conn {
         self.send_bytes(&reply(xid, zxid, err, body)).await;
     }
 
+    /// Replies to the next request.
+    pub(crate) async fn reply_next(&mut self, zxid: i64, err: ErrorCode, body: &[u8]) {
+        let (xid, _) = self.request().await;
+        self.reply(xid, zxid, err, body).await;
+    }
+
     /// Answers the next request, a getData, and returns the request.
     pub(crate) async fn answer_data(&mut self, data: &[u8]) -> String {
         let (xid, request) = self.request().await;
@@ -240,9 +253,8 @@ impl Conn {
     }
 
     pub(crate) async fn event(&mut self, event_type: EventType, path: &str) {
-        let mut body = Vec::new();
-        WatcherEvent { event_type, state: KeeperState::SyncConnected, path: path.into() }
-            .encode(&mut body);
+        let state = KeeperState::SyncConnected;
+        let body = encoded(&WatcherEvent { event_type, state, path: path.into() });
         self.reply(xid::NOTIFICATION, -1, ErrorCode::Ok, &body).await;
     }
 
@@ -285,16 +297,18 @@ pub(crate) fn reply(xid: i32, zxid: i64, err: ErrorCode, body: &[u8]) -> Vec<u8>
     out
 }
 
-pub(crate) fn get_data_body(data: &[u8]) -> Vec<u8> {
+pub(crate) fn encoded(record: &impl Encode) -> Vec<u8> {
     let mut body = Vec::new();
-    GetDataReply { data: Some(data), stat: Stat::default() }.encode(&mut body);
+    record.encode(&mut body);
     body
 }
 
+pub(crate) fn get_data_body(data: &[u8]) -> Vec<u8> {
+    encoded(&GetDataReply { data: Some(data), stat: Stat::default() })
+}
+
 pub(crate) fn stat_body() -> Vec<u8> {
-    let mut body = Vec::new();
-    StatReply { stat: Stat::default() }.encode(&mut body);
-    body
+    encoded(&StatReply { stat: Stat::default() })
 }
 
 /// One server, a session of 6 s, 3 s for a connection.
@@ -322,6 +336,46 @@ pub(crate) async fn connected_with(config: Config, time_out: i32) -> (Client, Co
     let (conn, _) = net.serve_for(7, time_out).await;
     client.wait_until_connected(LONG).await.unwrap();
     (client, conn, net)
+}
+
+/// Closes a client, which the server confirms.
+pub(crate) async fn close(client: &Client, conn: &mut Conn) {
+    let close = client.close();
+    conn.confirm_close().await;
+    within_limit("close", close).await.unwrap();
+}
+
+/// Reads a node, and so handles everything that was sent before the answer.
+pub(crate) async fn read(client: &Client, conn: &mut Conn, path: &str) {
+    let call = client.get_data(path);
+    conn.answer_data(b"").await;
+    within_limit("a read", call).await.unwrap();
+}
+
+/// Adds a persistent watch, which the server confirms.
+pub(crate) async fn watch(
+    client: &Client,
+    conn: &mut Conn,
+    path: &str,
+    mode: AddWatchMode,
+) -> Watcher {
+    let call = client.add_watch(path, mode);
+    conn.reply_next(5, ErrorCode::Ok, &[0; 4]).await;
+    within_limit("the watch", call).await.unwrap()
+}
+
+/// Asserts the next state.
+pub(crate) async fn next_is(states: &mut Events<StateEvent>, expected: ConnectionState) {
+    assert_eq!(within_limit("a state", states.next()).await, Some(expected.into()));
+}
+
+pub(crate) const LOST: (ErrorKind, Outcome) = (ErrorKind::ConnectionLoss, Outcome::Unknown);
+pub(crate) const CLOSED: (ErrorKind, Outcome) = (ErrorKind::Closed, Outcome::NotApplied);
+
+/// The kind of an error, and its outcome.
+pub(crate) fn refusal<R: fmt::Debug>(result: Result<R, Error>) -> (ErrorKind, Outcome) {
+    let error = result.unwrap_err();
+    (error.kind(), error.outcome())
 }
 
 /// The number of pending requests, and the number of watches.

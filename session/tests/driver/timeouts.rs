@@ -13,11 +13,6 @@ const LIMIT: Duration = ms(300);
 
 const LATE: (ErrorKind, Outcome) = (ErrorKind::OperationTimeout, Outcome::Unknown);
 
-fn refusal<R: std::fmt::Debug>(result: Result<R, Error>) -> (ErrorKind, Outcome) {
-    let error = result.unwrap_err();
-    (error.kind(), error.outcome())
-}
-
 /// The future is not polled before the time is over, and needs no timer of its own.
 #[tokio::test(start_paused = true)]
 async fn each_future_of_a_call_ends_at_its_limit_which_counts_from_the_call() {
@@ -69,9 +64,7 @@ async fn no_request_is_made_when_the_limit_has_passed() {
     let (xid, _) = conn.request().await;
     tokio::time::sleep(LIMIT * 2).await;
     conn.reply(xid, 0, ErrorCode::NoNode, &[]).await;
-    let next = client.get_data("/next");
-    conn.answer_data(b"").await;
-    within_limit("the next", next).await.unwrap();
+    read(&client, &mut conn, "/next").await;
     assert_eq!(refusal(within_limit("the limit", call).await), LATE);
     assert_eq!(client.metrics().requests, 2);
 }
@@ -122,9 +115,7 @@ async fn a_watch_whose_read_was_too_late_is_not_kept() {
     assert_eq!(refusal(within_limit("the limit", late).await), LATE);
     conn.data(xid, b"").await;
     conn.event(EventType::NodeDataChanged, "/a").await;
-    let next = client.get_data("/a");
-    conn.answer_data(b"").await;
-    within_limit("the next", next).await.unwrap();
+    read(&client, &mut conn, "/a").await;
     assert_eq!(pending_and_watches(&client), (0, 0));
 }
 
@@ -148,8 +139,7 @@ async fn a_create_with_parents_and_a_wait_have_one_limit() {
         let (xid, request) = conn.request().await;
         assert!(request.contains("/c"), "a create behind the limit: {request}");
         conn.reply(xid, 0, ErrorCode::Ok, &stat_body()).await;
-        let (xid, _) = conn.request().await;
-        conn.reply(xid, 0, ErrorCode::Ok, &stat_body()).await;
+        conn.reply_next(0, ErrorCode::Ok, &stat_body()).await;
     });
     assert_eq!(refusal(waited), LATE);
 }
@@ -163,7 +153,7 @@ async fn a_setting_that_is_not_allowed_is_named_by_the_connect() {
     for error in [
         config.clone().start().unwrap_err(),
         config.clone().connect().await.unwrap_err(),
-        docent_session::Client::connect_with(config).await.unwrap_err(),
+        Client::connect_with(config).await.unwrap_err(),
     ] {
         assert_eq!(
             (error.kind(), error.outcome()),

@@ -126,7 +126,7 @@ async fn a_lost_reply_of_a_create_with_parents_is_not_asked_for_again() {
         conn.request().await;
         drop(conn);
         let error = result("the create", call).await.unwrap_err();
-        assert_eq!((error.kind(), error.outcome()), (ErrorKind::ConnectionLoss, Outcome::Unknown));
+        assert_eq!((error.kind(), error.outcome()), LOST);
         assert_eq!(error.path(), Some(path));
         // Only the next call is sent on the next connection.
         let (mut conn, _) = net.serve(7).await;
@@ -247,8 +247,7 @@ async fn create_or_set_needs_a_parent_and_repeats_no_lost_write() {
         conn.script(&[("SetData", "/a", NO_NODE)][..before]).await;
         conn.request().await;
         drop(conn);
-        let lost = (ErrorKind::ConnectionLoss, Outcome::Unknown);
-        assert_eq!(refusal(result("a lost reply", call).await), lost);
+        assert_eq!(refusal(result("a lost reply", call).await), LOST);
         conn = net.serve(7).await.0;
     }
     assert_eq!(client.metrics().requests, 5);

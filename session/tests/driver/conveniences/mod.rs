@@ -10,11 +10,6 @@ mod create;
 mod delete_recursive;
 mod retry;
 mod wait;
-type Refusal = (ErrorKind, Outcome);
-fn refusal<R: std::fmt::Debug>(result: Result<R, Error>) -> Refusal {
-    let error = result.unwrap_err();
-    (error.kind(), error.outcome())
-}
 /// Runs a call of the client beside the test. This also proves that its future can be sent to another thread.
 fn run<R, F>(client: &Client, call: impl FnOnce(Client) -> F) -> JoinHandle<R>
 where
@@ -66,12 +61,6 @@ impl Conn {
             self.answer(xid, path, *answer).await;
         }
     }
-}
-
-fn encoded(record: &impl Encode) -> Vec<u8> {
-    let mut body = Vec::new();
-    record.encode(&mut body);
-    body
 }
 
 const TWICE: RetryNTimes = RetryNTimes::new(2, ms(500));

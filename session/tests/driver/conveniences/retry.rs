@@ -14,8 +14,7 @@ async fn a_retry_repeats_only_operations_that_were_not_applied() {
     });
     conn.expect("SetData", "/a").await;
     drop(conn);
-    let lost = (ErrorKind::ConnectionLoss, Outcome::Unknown);
-    assert_eq!(refusal(result("the write", write).await), lost);
+    assert_eq!(refusal(result("the write", write).await), LOST);
 
     let (mut conn, _) = net.serve(7).await;
     let read = run(&client, async |client| client.retry(&TWICE, || client.get_data("/a")).await);
@@ -46,13 +45,10 @@ async fn a_retry_ends_as_the_policy_says() {
     let call = run(&client, async |client| client.retry(&TWICE, || client.get_data("/a")).await);
     conn.script(&[("GetData", "/a", NO_NODE)]).await;
     assert_eq!(refusal(result("no node", call).await), (ErrorKind::NoNode, Outcome::NotApplied));
-    let close = client.close();
-    conn.confirm_close().await;
-    within_limit("close", close).await.unwrap();
+    close(&client, &mut conn).await;
     let forever = RetryForever { retry_interval: ms(1) };
     let call = client.retry(&forever, || client.get_data("/a"));
-    let closed = (ErrorKind::Closed, Outcome::NotApplied);
-    assert_eq!(refusal(within_limit("a closed client", call).await), closed);
+    assert_eq!(refusal(within_limit("a closed client", call).await), CLOSED);
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,7 +89,7 @@ async fn the_outcome_of_an_idempotent_call_is_that_of_all_attempts() {
 struct PausesAndRefuses;
 
 impl RetryPolicy for PausesAndRefuses {
-    fn allow_retry(&self, _retry_count: u32, _elapsed: std::time::Duration) -> Verdict {
+    fn allow_retry(&self, _retry_count: u32, _elapsed: Duration) -> Verdict {
         Verdict { allowed: false, wait: ms(10) }
     }
 }
@@ -101,15 +97,14 @@ impl RetryPolicy for PausesAndRefuses {
 /// A tokio timer would panic.
 #[test]
 fn a_retry_pauses_outside_a_runtime() {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (dialer, _net) = net();
     let client = {
         let _inside = runtime.enter();
         start(config(), dialer)
     };
     let fails = || std::future::ready(Err::<(), _>(Error::refused(ErrorKind::ThrottledOp, "")));
-    let here = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let here = Builder::new_current_thread().build().unwrap();
     let error = here.block_on(client.retry(&PausesAndRefuses, fails)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ThrottledOp);
     // When the client's runtime has ended, there are no pauses.

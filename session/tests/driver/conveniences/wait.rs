@@ -64,8 +64,7 @@ async fn a_dropped_wait_leaves_no_watch() {
     let call = wait_for_a(&client);
     until_it_waits(&mut conn).await;
     let other = client.exists("/other");
-    let (xid, _) = conn.expect("Exists", "/other").await;
-    conn.answer(xid, "/other", NO_NODE).await;
+    conn.script(&[("Exists", "/other", NO_NODE)]).await;
     within_limit("a reply behind it", other).await.unwrap();
     assert_eq!(client.metrics().watches, 1);
     call.abort();
@@ -151,11 +150,8 @@ async fn a_wait_ends_with_the_client() {
     let (client, mut conn, _net) = connected().await;
     let call = wait_for_a(&client);
     until_it_waits(&mut conn).await;
-    let close = client.close();
-    conn.confirm_close().await;
-    within_limit("close", close).await.unwrap();
-    let closed = (ErrorKind::Closed, Outcome::NotApplied);
-    assert_eq!(refusal(result("the wait", call).await), closed);
+    close(&client, &mut conn).await;
+    assert_eq!(refusal(result("the wait", call).await), CLOSED);
 }
 
 /// Without any server, for longer than the session: the read fails again and again, and the wait goes on.
