@@ -12,8 +12,6 @@
 mod support;
 
 use std::{
-    fs,
-    path::PathBuf,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -24,9 +22,9 @@ use docent_testing::{
     tap::{Tap, TapClient},
 };
 use support::{
-    DEADLINE, client, docent, ended, eventually, kill, processes_with,
+    DEADLINE, TemporaryFile, client, docent, ended, eventually, kill,
     real::{RealServer, server, skip, unique_path},
-    until_children, within_deadline,
+    until, until_children, until_no_process,
 };
 use tokio::process::Child;
 
@@ -65,22 +63,11 @@ impl Random {
 }
 
 /// The file to which the commands write. Each line has a token and the name of a process.
-struct Journal(PathBuf);
-
-impl Drop for Journal {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
+struct Journal(TemporaryFile);
 
 impl Journal {
-    fn new() -> Self {
-        let name = unique_path("journal").replace('/', "-");
-        Self(std::env::temp_dir().join(format!("docent{name}")))
-    }
-
     fn lines(&self) -> Vec<(i64, String)> {
-        let text = fs::read_to_string(&self.0).unwrap_or_default();
+        let text = self.0.text();
         let parse = |line: &str| {
             let (token, name) = line.split_once(' ').unwrap();
             (token.parse().unwrap(), name.to_owned())
@@ -102,8 +89,7 @@ impl Journal {
     /// Waits for `count` more lines.
     async fn wait_for_more(&self, count: usize) {
         let before = self.lines().len();
-        eventually("more lines", async || (self.lines().len() >= before + count).then_some(()))
-            .await;
+        until("more lines", async || self.lines().len() >= before + count).await;
     }
 
     /// Asserts that tokens never decrease.
@@ -155,14 +141,14 @@ impl Fixture {
             a,
             path: unique_path("chaos"),
             mark: unique_path("mark"),
-            journal: Journal::new(),
+            journal: Journal(TemporaryFile::new()),
         }
     }
 
     fn start(&self, name: &str, connect: &str, script: &str) -> Child {
         let command = self.command.split(' ');
         let arguments = ["--session-timeout", SESSION, "--connect-timeout", "20s"];
-        let rest = [&self.path, "--", "sh", "-c", script, self.journal.0.to_str().unwrap()];
+        let rest = [&self.path, "--", "sh", "-c", script, self.journal.0.path()];
         let arguments: Vec<_> = command.chain(arguments).chain(rest).collect();
         docent(connect, &arguments).env("NAME", name).env("MARK", &self.mark).spawn().unwrap()
     }
@@ -186,15 +172,11 @@ impl Fixture {
     /// Asserts that B acquired the lock and exited, that no process of A ran at the same time or later, and that no
     /// process is left.
     async fn finish(self, b: Child) {
-        let ran = ended(b).await;
-        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+        ended(b).await.exited(0);
         let (first, second) =
             (self.journal.wait_for("a-starts").await, self.journal.wait_for("b-starts").await);
         assert!(first < second, "{first}, {second}");
-        eventually("the end of all processes", async || {
-            processes_with(&self.mark).is_empty().then_some(())
-        })
-        .await;
+        until_no_process(&self.mark).await;
         self.journal.check();
         until_children(&client(&self.server).await, &self.path, 0).await;
         drop(self.tap);
@@ -211,20 +193,30 @@ fn report(fault: &str, times: &[Duration]) {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn docent_is_killed() {
+/// In each round, A holds the lock and B waits for it. The fault returns once A has ended.
+async fn each_round(name: &str, fault: impl AsyncFn(&Fixture, Child)) {
     let mut times = Vec::new();
     for (_, command) in rounds() {
         let fixture = Fixture::new(command, &server()).await;
-        let (mut a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
+        let (a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
         let start = Instant::now();
-        kill("-9", a.id().unwrap()).await;
-        a.wait().await.unwrap();
-        fixture.journal.wait_for("b-starts").await;
-        times.push(start.elapsed());
+        let b_starts = async {
+            fixture.journal.wait_for("b-starts").await;
+            times.push(start.elapsed());
+        };
+        tokio::join!(b_starts, fault(&fixture, a));
         fixture.finish(b).await;
     }
-    report("killed -9", &times);
+    report(name, &times);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn docent_is_killed() {
+    each_round("killed -9", async |_, mut a| {
+        kill("-9", a.id().unwrap()).await;
+        a.wait().await.unwrap();
+    })
+    .await;
 }
 
 // Case (Contracts of docent lock): it is stopped, and continued too late.
@@ -232,37 +224,24 @@ async fn docent_is_killed() {
 // end was written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn docent_is_stopped_past_its_session_and_continued() {
-    let mut times = Vec::new();
-    for (_, command) in rounds() {
-        let fixture = Fixture::new(command, &server()).await;
-        let (a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
-        let start = Instant::now();
+    each_round("stopped", async |fixture, a| {
         let pid = a.id().unwrap();
         kill("-STOP", pid).await;
         fixture.journal.wait_for("b-starts").await;
-        times.push(start.elapsed());
         kill("-CONT", pid).await;
         ended(a).await.failed(125, "the command was ended");
-        fixture.finish(b).await;
-    }
-    report("stopped", &times);
+    })
+    .await;
 }
 
 // Case (Contracts of docent lock): no server replies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_connection_drops_everything() {
-    let mut times = Vec::new();
-    for (_, command) in rounds() {
-        let fixture = Fixture::new(command, &server()).await;
-        let (a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
-        let start = Instant::now();
+    each_round("black-holed", async |fixture, a| {
         fixture.a.stall();
         ended(a).await.failed(125, "the command was ended");
-        fixture.journal.wait_for("b-starts").await;
-        times.push(start.elapsed());
-        fixture.finish(b).await;
-    }
-    report("black-holed", &times);
+    })
+    .await;
 }
 
 /// Servers delete the lock node before they notify the holder: only the delay of B's command keeps it from running
@@ -270,24 +249,16 @@ async fn the_connection_drops_everything() {
 // Case (Contracts of docent lock): the session is lost while the command runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_session_is_killed() {
-    let mut times = Vec::new();
-    for (_, command) in rounds() {
-        let fixture = Fixture::new(command, &server()).await;
-        let (a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
-        let start = Instant::now();
+    each_round("session killed", async |fixture, a| {
         // The killer takes the session over first, and A may take it back before it is closed.
-        eventually("the end of the session", async || {
+        until("the end of the session", async || {
             let killed = fixture.a.kill_session(DEADLINE).await.is_ok();
-            let lines = fixture.journal.lines();
-            (killed || lines.iter().any(|(_, name)| name == "b-starts")).then_some(())
+            killed || fixture.journal.lines().iter().any(|(_, name)| name == "b-starts")
         })
         .await;
-        fixture.journal.wait_for("b-starts").await;
-        times.push(start.elapsed());
         ended(a).await.failed(125, "the command was ended");
-        fixture.finish(b).await;
-    }
-    report("session killed", &times);
+    })
+    .await;
 }
 
 /// A server that can be killed and restarted.
@@ -339,9 +310,9 @@ async fn kill_server(
             server.start_again().await;
             let mut a_has_exited = false;
             let before = fixture.journal.lines().len();
-            eventually("A continues or exits", async || {
+            until("A continues or exits", async || {
                 a_has_exited = a.try_wait().unwrap().is_some();
-                (a_has_exited || fixture.journal.lines().len() > before + 3).then_some(())
+                a_has_exited || fixture.journal.lines().len() > before + 3
             })
             .await;
             if !a_has_exited {
@@ -406,7 +377,7 @@ async fn twenty_shells(command: &'static str) {
     const SHELLS: u64 = 20;
     let time = Duration::from_secs(if is_long_run() { 60 } else { 6 });
     let (server, path, mark) = (server(), unique_path("chaos"), unique_path("mark"));
-    let journal = Arc::new(Journal::new());
+    let journal = Arc::new(Journal(TemporaryFile::new()));
     let counts = Arc::new(Mutex::new([0_u32; 4]));
     let script = "echo $DOCENT_FENCING_TOKEN begin >> $0; sleep 0.00$1; echo $DOCENT_FENCING_TOKEN end >> $0";
     let start = Instant::now();
@@ -417,7 +388,7 @@ async fn twenty_shells(command: &'static str) {
             let mut random = Random::new(number);
             while start.elapsed() < time {
                 let pause = random.below(10).to_string();
-                let file = journal.0.to_str().unwrap();
+                let file = journal.0.path();
                 let options = ["--session-timeout", SESSION, "--timeout", "20s"];
                 let rest = [&path, "--", "sh", "-c", script, file, &pause];
                 let arguments: Vec<_> = command.split(' ').chain(options).chain(rest).collect();
@@ -452,14 +423,13 @@ async fn twenty_shells(command: &'static str) {
         })
     });
     for shell in shells.collect::<Vec<_>>() {
-        within_deadline_plus(time, shell).await.unwrap();
+        tokio::time::timeout(DEADLINE + time, shell).await.expect("the shells end").unwrap();
     }
     let [completed, timed_out, killed, lost] = *counts.lock().unwrap();
     println!(
         "{SHELLS} shells, docent {command}, {time:?}: {completed} completed, {timed_out} timed out, {killed} killed, {lost} lost"
     );
-    eventually("the end of all processes", async || processes_with(&mark).is_empty().then_some(()))
-        .await;
+    until_no_process(&mark).await;
     journal.check();
     // Holds must not overlap: between the begin and the end of a hold there is no other token.
     let (mut holder, mut holds) = (None, 0);
@@ -474,11 +444,4 @@ async fn twenty_shells(command: &'static str) {
     }
     assert!(holds >= completed && completed > 0, "{holds} holds, {completed} completed");
     until_children(&client(&server).await, &path, 0).await;
-}
-
-async fn within_deadline_plus<F: Future>(extra: Duration, future: F) -> F::Output {
-    match tokio::time::timeout(DEADLINE + extra, future).await {
-        Ok(result) => result,
-        Err(_) => within_deadline("the shells", std::future::pending()).await,
-    }
 }

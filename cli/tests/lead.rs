@@ -59,8 +59,7 @@ async fn one_leads_and_the_others_wait_in_order() {
     // A participant from another program joins the same queue.
     let library = LeaderLatch::start(&watcher, &path, "three").unwrap();
     until_children(&watcher, &path, 3).await;
-    kill("-TERM", first.id().unwrap()).await;
-    assert_eq!(ended(first).await.code, Some(143));
+    assert_eq!(terminate(first).await.code, Some(143));
     ended(second).await.ok();
     within_deadline("the third leads", library.leadership()).await.unwrap();
     library.close().await.unwrap();
@@ -98,16 +97,12 @@ async fn with_again_the_command_runs_in_the_next_leadership() {
     delete_node(&server, &path).await;
     within_deadline("the other leads", other.leadership()).await.unwrap();
     until_children(&watcher, &path, 2).await;
-    eventually("the command is ended", async || {
-        let running = processes_with(&mark);
-        (running == [leader.id().unwrap()]).then_some(())
-    })
-    .await;
+    let pid = leader.id().unwrap();
+    until("the command is ended", async || processes_with(&mark) == [pid]).await;
     other.close().await.unwrap();
     let tokens = starts(&file, 3).await;
     assert!(tokens[1] < tokens[2], "{tokens:?}");
-    kill("-TERM", leader.id().unwrap()).await;
-    let ran = ended(leader).await;
+    let ran = terminate(leader).await;
     assert_eq!(ran.code, Some(143), "{ran:?}");
     let lines: Vec<_> = ran.err.lines().collect();
     let line = "docent lead: the leader's node was deleted by another client; the command was ended; \
@@ -129,8 +124,7 @@ async fn without_a_reconnect_the_command_is_ended_and_runs_again_later() {
     starts(&file, 1).await;
     a.refuse().await.unwrap();
     a.cut();
-    eventually("the command is ended", async || (processes_with(&mark) == [pid]).then_some(()))
-        .await;
+    until("the command is ended", async || processes_with(&mark) == [pid]).await;
     let watcher = client(&server).await;
     until_children(&watcher, &path, 0).await;
     a.accept().await.unwrap();

@@ -5,7 +5,7 @@ use docent::locks::StrictMutex;
 use docent_testing::tap::Record;
 
 use super::*;
-use crate::support::{PROCESS_TREE, state_of, watchdog_of};
+use crate::support::{PROCESS_TREE, until_state, watchdog_of};
 
 /// Starts `docent lock OPTIONS PATH -- sh -c SCRIPT FILE`, where `$0` is the file.
 fn lock(connect: &str, options: &[&str], path: &str, script: &str, file: &TemporaryFile) -> Child {
@@ -54,8 +54,7 @@ async fn the_exit_code_is_that_of_the_command_or_of_its_signal() {
             ("kill -9 $$", 137),
             ("kill -INT $$", 130),
         ] {
-            let ran = run(&server, &[words, &[&path, "--", "sh", "-c", script]].concat()).await;
-            assert_eq!((ran.code, ran.err.as_str()), (Some(code), ""), "{script}");
+            run(&server, &[words, &[&path, "--", "sh", "-c", script]].concat()).await.exited(code);
         }
     }
 }
@@ -95,8 +94,7 @@ async fn a_held_lock_is_not_acquired_and_the_error_says_so() {
     assert_eq!(file.text(), "held\n");
     // All waiters have left the queue.
     until_children(&client(&server).await, &path, 1).await;
-    kill("-TERM", holder.id().unwrap()).await;
-    assert_eq!(ended(holder).await.code, Some(143));
+    assert_eq!(terminate(holder).await.code, Some(143));
     until_children(&client(&server).await, &path, 0).await;
     run(&server, &with(&["--no-wait"])).await.ok();
     assert_eq!(file.text(), "held\nran\n");
@@ -154,8 +152,7 @@ async fn a_lock_is_held_at_least_as_long_as_asked() {
         ended(cron("1h")).await.failed(124, "is held by another client");
     }
     // A signal ends the hold and leaves no node.
-    kill("-TERM", first.id().unwrap()).await;
-    assert_eq!(ended(first).await.code, Some(143));
+    assert_eq!(terminate(first).await.code, Some(143));
     assert!(children(&watcher, &path).await.is_empty());
     assert_eq!(file.text(), "ran\nran\n");
     // A loss has its exit code even after the command has exited.
@@ -174,10 +171,7 @@ async fn a_lock_is_held_at_least_as_long_as_asked() {
 async fn until_watchdog_is_gone(lock: &Child) {
     let pid = lock.id().unwrap();
     let children = format!("/proc/{pid}/task/{pid}/children");
-    eventually("no watchdog", async || {
-        fs::read_to_string(&children).unwrap().trim().is_empty().then_some(())
-    })
-    .await;
+    until("no watchdog", async || fs::read_to_string(&children).unwrap().trim().is_empty()).await;
 }
 
 // Other kinds of lock.
@@ -210,8 +204,7 @@ async fn each_kind_of_lock_excludes_those_that_it_should() {
             ran.failed(124, "is held by another client");
         }
         for holder in running {
-            kill("-TERM", holder.id().unwrap()).await;
-            assert_eq!(ended(holder).await.code, Some(143));
+            assert_eq!(terminate(holder).await.code, Some(143));
         }
         // After a release, nothing has to be waited for.
         run(&server, &once).await.ok();
@@ -237,11 +230,10 @@ async fn a_signal_during_the_acquire_leaves_the_queue_at_once() {
             let ran = ended(waiter).await;
             // At once: the node must not stay until the session expires.
             assert_eq!(children(&watcher, &path).await.len(), 1, "{signal}");
-            assert_eq!((ran.code, ran.err.as_str()), (Some(code), ""));
+            ran.exited(code);
         }
         assert_eq!(file.text(), "held\n");
-        kill("-TERM", holder.id().unwrap()).await;
-        ended(holder).await;
+        terminate(holder).await;
     }
 }
 
@@ -352,15 +344,11 @@ async fn the_command_is_stopped_until_a_reconnect() {
         for _ in 0..2 {
             a.refuse().await.unwrap();
             a.cut();
-            eventually("the command is stopped", async || (state_of(&child)? == "T").then_some(()))
-                .await;
+            until_state(&child, "T").await;
             a.accept().await.unwrap();
-            eventually("the command continues", async || (state_of(&child)? == "S").then_some(()))
-                .await;
+            until_state(&child, "S").await;
         }
-        kill("-TERM", holder.id().unwrap()).await;
-        let ran = ended(holder).await;
-        assert_eq!((ran.code, ran.err.as_str()), (Some(143), ""));
+        terminate(holder).await.exited(143);
     }
 }
 
@@ -383,8 +371,7 @@ async fn the_command_is_ended_in_time_without_a_reconnect() {
         a.refuse().await.unwrap();
         a.cut();
         if options.len() == 2 {
-            eventually("the command is stopped", async || (state_of(&child)? == "T").then_some(()))
-                .await;
+            until_state(&child, "T").await;
         }
         ended(holder).await.failed(125, "no server confirmed in time");
         assert_eq!(file.text(), format!("{child}\nterm\n"));
@@ -416,10 +403,7 @@ async fn no_process_survives_when_docent_is_killed() {
         }
         kill("-9", pid).await;
         holder.wait().await.unwrap();
-        eventually("the end of all processes", async || {
-            processes_with(&mark).is_empty().then_some(())
-        })
-        .await;
+        until_no_process(&mark).await;
         fs::remove_file(file.path()).unwrap();
     }
 }
@@ -455,8 +439,7 @@ async fn when_both_are_killed_the_command_is_killed_too() {
     kill("-9", pid).await;
     kill("-9", watchdog).await;
     holder.wait().await.unwrap();
-    eventually("the end of all processes", async || processes_with(&mark).is_empty().then_some(()))
-        .await;
+    until_no_process(&mark).await;
 }
 
 #[tokio::test]
@@ -467,8 +450,7 @@ async fn the_watchdog_has_another_name_for_pkill() {
     let watchdog = watchdog_of(holder.id().unwrap());
     let name = fs::read_to_string(format!("/proc/{watchdog}/comm")).unwrap();
     assert_eq!(name.trim(), "lock-watchdog");
-    kill("-TERM", holder.id().unwrap()).await;
-    ended(holder).await;
+    terminate(holder).await;
 }
 
 // Commands and servers that cannot be reached.
@@ -525,14 +507,12 @@ async fn a_strict_lock_is_refused_beside_a_plain_one() {
     let plain = ["lock", "--timeout", "100ms", &path, "--", "true"];
     run(&server, &plain).await.failed(124, "was not acquired");
     assert!(run(&server, &["locks", &path]).await.ok().contains("strict"));
-    kill("-TERM", strict.id().unwrap()).await;
-    ended(strict).await;
+    terminate(strict).await;
     let plain = lock(&server, &[], &path, "echo plain > $0; exec sleep 1000", &file);
     file.wait_for("plain").await;
     let refused = run(&server, &["lock", "--strict", &path, "--", "true"]).await;
     refused.failed(65, "all clients of a strict lock use --strict");
-    kill("-TERM", plain.id().unwrap()).await;
-    ended(plain).await;
+    terminate(plain).await;
 }
 
 /// The command is not started yet, so a signal has the same effect as during the acquire.
@@ -548,8 +528,7 @@ async fn a_signal_ends_a_lock_whose_server_does_not_say_that_its_node_is_there()
     let holder = lock(&tap.connect_string(), &[], &path, "echo ran > $0", &file);
     let is_asked = |record: &Record| record.is_request(OpCode::Exists);
     tap.wait_for(crate::support::DEADLINE, is_asked).await.unwrap();
-    kill("-TERM", holder.id().unwrap()).await;
-    assert_eq!(ended(holder).await.code, Some(143));
+    assert_eq!(terminate(holder).await.code, Some(143));
     assert!(children(&client(&server).await, &path).await.is_empty());
     assert_eq!(file.text(), "");
 }

@@ -1,22 +1,15 @@
 //! `docent locks` and `docent revoke`. Runs on the server of `DOCENT_TEST_CONNECT`, or on an embedded one.
 
 use docent::locks::{InterProcessSemaphoreV2, LockOptions};
-use tokio::io::AsyncBufReadExt as _;
 
 use super::*;
 
 /// Starts a `docent lock` that runs until it is ended. Waits until the path has `count` nodes.
 async fn contender(server: &str, options: &[&str], path: &str, count: usize) -> Child {
-    let rest = [path, "--", "sleep", "1000"];
-    let arguments: Vec<_> = ["lock"].iter().chain(options).chain(&rest).collect();
+    let arguments = [&["lock"], options, &[path, "--", "sleep", "1000"]].concat();
     let child = docent(server, &arguments).spawn().unwrap();
     until_children(&client(server).await, path, count).await;
     child
-}
-
-async fn end(child: Child) {
-    kill("-TERM", child.id().unwrap()).await;
-    ended(child).await;
 }
 
 async fn queue(server: &str, path: &str) -> Vec<Value> {
@@ -72,7 +65,7 @@ async fn a_mutex_shows_its_holder_and_its_waiters_in_order() {
     );
     assert!(lines[3].starts_with("2. "), "{table}");
     for child in [one, two, three] {
-        end(child).await;
+        terminate(child).await;
     }
     assert_no_contender(&server, &path).await;
 }
@@ -90,15 +83,14 @@ async fn a_read_write_lock_shows_its_holders_and_waiters() {
         [("held", "read"), ("held", "read"), ("waiting", "write"), ("waiting", "read")]
     );
     for child in all.drain(..2) {
-        end(child).await;
+        terminate(child).await;
     }
-    eventually("the writer holds", async || {
-        (states(&queue(&server, &path).await) == [("held", "write"), ("waiting", "read")])
-            .then_some(())
+    until("the writer holds", async || {
+        states(&queue(&server, &path).await) == [("held", "write"), ("waiting", "read")]
     })
     .await;
     for child in all {
-        end(child).await;
+        terminate(child).await;
     }
 }
 
@@ -106,22 +98,19 @@ async fn a_read_write_lock_shows_its_holders_and_waiters() {
 async fn a_semaphore_shows_its_leases_and_waiters() {
     let (server, path) = (server(), unique_path("lock"));
     let leases = format!("{path}/leases");
-    let two_leases = |owner| ["--semaphore", "2", "--data", owner];
-    let start = async |owner| {
-        let options = two_leases(owner);
-        let rest = [path.as_str(), "--", "sleep", "1000"];
-        let arguments: Vec<_> = ["lock"].iter().chain(&options).chain(&rest).collect();
-        docent(&server, &arguments).spawn().unwrap()
+    let start = |owner| {
+        let options = ["lock", "--semaphore", "2", "--data", owner, &path, "--", "sleep", "1000"];
+        docent(&server, &options).spawn().unwrap()
     };
     let watcher = client(&server).await;
-    let one = start("one").await;
+    let one = start("one");
     until_children(&watcher, &leases, 1).await;
-    let two = start("two").await;
+    let two = start("two");
     until_children(&watcher, &leases, 2).await;
     // The next waiter has created its lease node and waits with it.
-    let three = start("three").await;
+    let three = start("three");
     until_children(&watcher, &leases, 3).await;
-    let four = start("four").await;
+    let four = start("four");
     until_children(&watcher, &format!("{path}/locks"), 2).await;
     let seen = queue(&server, &path).await;
     assert_eq!(
@@ -131,7 +120,7 @@ async fn a_semaphore_shows_its_leases_and_waiters() {
     let owners: Vec<_> = seen.iter().map(|one| one["owner"].as_str().unwrap()).collect();
     assert_eq!(owners, ["one", "two", "three", "four"]);
     for child in [one, two, three, four] {
-        end(child).await;
+        terminate(child).await;
     }
 }
 
@@ -156,14 +145,11 @@ async fn locks_of_other_programs_are_shown() {
 #[tokio::test]
 async fn a_watched_queue_is_updated() {
     let (server, path) = (server(), unique_path("lock"));
-    let mut watching = docent(&server, &["locks", "--watch", "--json", &path]).spawn().unwrap();
-    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut watching = Watching::start(&server, &["locks", "--watch", "--json", &path]);
     let mut wait_for = async |wanted: &[&str]| {
-        eventually(&format!("{wanted:?}"), async || {
-            let line = lines.next_line().await.unwrap().unwrap();
-            let seen: Vec<Value> = serde_json::from_str(&line).unwrap();
-            (states(&seen).iter().map(|(state, _)| *state).collect::<Vec<_>>() == wanted)
-                .then_some(())
+        until(&format!("{wanted:?}"), async || {
+            let seen: Vec<Value> = serde_json::from_str(&watching.line().await).unwrap();
+            states(&seen).into_iter().map(|(state, _)| state).eq(wanted.iter().copied())
         })
         .await;
     };
@@ -173,11 +159,11 @@ async fn a_watched_queue_is_updated() {
     wait_for(&["held"]).await;
     let two = contender(&server, &[], &path, 2).await;
     wait_for(&["held", "waiting"]).await;
-    end(one).await;
+    terminate(one).await;
     wait_for(&["held"]).await;
-    end(two).await;
+    terminate(two).await;
     wait_for(&[]).await;
-    watching.kill().await.unwrap();
+    watching.child.kill().await.unwrap();
 }
 
 // Case (Found in docent itself): `docent locks --watch` missed contenders of a lock that was
@@ -188,21 +174,19 @@ async fn a_lock_created_while_its_watch_is_set_is_shown() {
     let tap = Tap::start(&server).await.unwrap();
     tap.inject(Fault::delay_request(OpCode::Exists, Duration::from_secs(1)).below(&path));
     let arguments = ["locks", "--watch", "--json", &path];
-    let mut watching = docent(&tap.connect_string(), &arguments).spawn().unwrap();
-    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut watching = Watching::start(&tap.connect_string(), &arguments);
     tap.wait_for(DEADLINE, |record| record.is_request(OpCode::Exists)).await.unwrap();
     let other = client(&server).await;
     let (parent, _) = path.rsplit_once('/').unwrap();
     for path in [parent, &path] {
         other.create(path, b"", CreateMode::Persistent).await.unwrap();
     }
-    let line = within_deadline("an empty queue", lines.next_line()).await.unwrap();
-    assert_eq!(line.unwrap(), "[]");
+    assert_eq!(watching.line().await, "[]");
     let holder = contender(&server, &[], &path, 1).await;
-    let line = within_deadline("a queue", lines.next_line()).await.unwrap().unwrap();
-    assert_eq!(states(&serde_json::from_str::<Vec<_>>(&line).unwrap()), [("held", "mutex")]);
-    end(holder).await;
-    watching.kill().await.unwrap();
+    let queue: Vec<_> = serde_json::from_str(&watching.line().await).unwrap();
+    assert_eq!(states(&queue), [("held", "mutex")]);
+    terminate(holder).await;
+    watching.child.kill().await.unwrap();
 }
 
 #[tokio::test]
@@ -216,7 +200,7 @@ async fn only_a_revocable_holder_is_revoked_unless_forced() {
     let forced = run(&server, &["revoke", "--force", &path]).await.ok();
     assert_eq!(forced.trim(), before[0]["path"].as_str().unwrap());
     assert_eq!(queue(&server, &path).await[0]["owner"], "__REVOKE__");
-    end(not_revocable).await;
+    terminate(not_revocable).await;
     let revocable = contender(&server, &["--revocable"], &path, 1).await;
     let next = contender(&server, &[], &path, 2).await;
     assert_eq!(queue(&server, &path).await[0]["revocable"], true);
@@ -224,6 +208,6 @@ async fn only_a_revocable_holder_is_revoked_unless_forced() {
     let printed = run(&server, &["revoke", "--json", &node]).await.ok();
     assert_eq!(serde_json::from_str::<Value>(&printed).unwrap()["path"], node);
     ended(revocable).await.failed(125, "the lock was revoked");
-    end(next).await;
+    terminate(next).await;
     run(&server, &["revoke", &node]).await.failed(1, "has no holder");
 }

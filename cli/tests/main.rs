@@ -34,17 +34,15 @@ mod transcripts;
 mod tree;
 
 use crate::support::{
-    DEADLINE, Ran, TemporaryFile, client, docent, ended, eventually, run, server, unique_path,
-    within_deadline,
+    DEADLINE, Ran, TemporaryFile, Watching, client, docent, ended, eventually, new_chroot, run,
+    server, unique_path, until, within_deadline,
 };
 #[cfg(unix)]
-use crate::support::{children, kill, processes_with, until_children};
+use crate::support::{children, kill, processes_with, terminate, until_children, until_no_process};
 use docent::CreateMode;
 #[cfg(unix)]
 use docent::{Client, OpCode, locks::InterProcessMutex};
-#[cfg(unix)]
-use docent_testing::TestingServer;
-use docent_testing::{fault::Fault, tap::Tap};
+use docent_testing::{TestingServer, fault::Fault, tap::Tap};
 use serde_json::Value;
 #[cfg(target_os = "linux")]
 use std::sync::{Arc, Mutex};
@@ -55,4 +53,4 @@ use std::{
     process::{Command, Stdio},
     time::Instant,
 };
-use tokio::{io::BufReader, process::Child};
+use tokio::process::Child;

@@ -85,38 +85,14 @@ async fn an_invalid_user_is_refused_before_the_command_is_looked_for() {
 async fn a_missing_chroot_is_named_by_every_command() {
     let path = unique_path("no-chroot");
     let connect = format!("{}{path}", server());
-    for command in [
-        &GUARDS[0][..],
-        &GUARDS[1],
-        &["lock", "--semaphore", "2", "/l", "--", "true"],
-        &["lock", "--read", "/l", "--", "true"],
-        &["lock", "--strict", "/l", "--", "true"],
-        &["get", "/a"],
-        &["get", "-r", "/"],
-        &["set", "/a", "x"],
-        &["create", "/a"],
-        &["create", "/a/b"],
-        &["delete", "/a"],
-        &["delete", "--force", "/a"],
-        &["delete", "--recursive", "--force", "/a"],
-        &["ls", "/"],
-        &["ls", "-r", "/a"],
-        &["stat", "/a"],
-        &["tree", "/"],
-        &["tree", "/a"],
-        &["tree", "--watch", "/a"],
-        &["watch", "/"],
-        &["watch", "/a"],
-        &["watch", "-r", "/a"],
-        &["sync"],
-        &["sync", "/a"],
-        &["multi", "create /a"],
-        &["multi", "check /a/b"],
-        &["locks", "/a"],
-        &["locks", "--watch", "/a"],
-        &["revoke", "/a"],
-    ] {
-        run(&connect, command).await.failed(64, &format!("the chroot {path} does not exist"));
+    let commands = "lock /l -- true; lead /l -- true; lock --semaphore 2 /l -- true; \
+        lock --read /l -- true; lock --strict /l -- true; get /a; get -r /; set /a x; create /a; \
+        create /a/b; delete /a; delete --force /a; delete --recursive --force /a; ls /; ls -r /a; \
+        stat /a; tree /; tree /a; tree --watch /a; watch /; watch /a; watch -r /a; sync; sync /a; \
+        multi 'create /a'; multi 'check /a/b'; locks /a; locks --watch /a; revoke /a";
+    for command in commands.split("; ") {
+        let ran = run(&connect, &words(command)).await;
+        ran.failed_at(command, 64, &format!("the chroot {path} does not exist"));
     }
     // This creates the chroot too.
     assert_eq!(run(&connect, &["create", "-p", "/a/b"]).await.ok(), "/a/b\n");
@@ -136,27 +112,13 @@ async fn a_server_that_answers_only_pings_does_not_keep_a_command() {
     let (server, path) = (server(), unique_path("mute"));
     let tap = Tap::start(&server).await.unwrap();
     tap.inject(Fault::new(Action::LoseReply, None).times(u32::MAX));
-    for command in [
-        &["get", &path][..],
-        &["get", "-r", &path],
-        &["set", &path, "x"],
-        &["create", &path],
-        &["create", "-p", &path],
-        &["delete", &path],
-        &["delete", "-r", &path],
-        &["ls", &path],
-        &["stat", &path],
-        &["tree", &path],
-        &["tree", "--watch", &path],
-        &["watch", &path],
-        &["sync"],
-        &["multi", "check /"],
-        &["locks", &path],
-        &["locks", "--watch", &path],
-        &["revoke", &path],
-    ] {
-        let limited = [command, &["--request-timeout", "100ms"]].concat();
-        run(&tap.connect_string(), &limited).await.failed(69, "--request-timeout");
+    let commands = "get PATH; get -r PATH; set PATH x; create PATH; create -p PATH; delete PATH; \
+        delete -r PATH; ls PATH; stat PATH; tree PATH; tree --watch PATH; watch PATH; sync; \
+        multi 'check /'; locks PATH; locks --watch PATH; revoke PATH";
+    for command in commands.replace("PATH", &path).split("; ") {
+        let limited = [words(command), vec!["--request-timeout", "100ms"]].concat();
+        let ran = run(&tap.connect_string(), &limited).await;
+        ran.failed_at(command, 69, "--request-timeout");
     }
 }
 

@@ -1,7 +1,6 @@
 //! `docent serve` with TLS and SASL, and commands that connect to it, with the text of each error.
 
 use docent_tests::certificates::Authority;
-use tokio::io::AsyncBufReadExt as _;
 use xtask::TemporaryDirectory;
 
 use super::*;
@@ -47,18 +46,16 @@ impl Files {
 
 /// A running `docent serve`, ended on drop.
 struct Server {
-    _child: Child,
+    _running: Watching,
     connect: String,
 }
 
 impl Server {
     async fn start(options: &[&str]) -> Self {
         let arguments = [&["serve", "--listen", "127.0.0.1:0"], options].concat();
-        let mut child = docent("", &arguments).stderr(Stdio::null()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = within_deadline("the address", lines.next_line()).await.unwrap().unwrap();
-        let connect = line.strip_prefix("listening on ").unwrap().to_owned();
-        Self { _child: child, connect }
+        let mut running = Watching::start("", &arguments);
+        let connect = running.line().await.strip_prefix("listening on ").unwrap().to_owned();
+        Self { _running: running, connect }
     }
 
     /// Runs `docent get` with these options. Its connection timeout is longer than any test, so an error must end it.
@@ -141,8 +138,7 @@ async fn certificates_come_from_options_variables_or_the_file() {
     let named = [&options[..], &["--tls-server-name", "127.0.0.1"]].concat();
     server.get(&named).await.ok();
     let lock = [&["lock"], &named[..], &["/l", "--", "sh", "-c", "exit 3"]].concat();
-    let locked = run(&server.connect, &lock).await;
-    assert_eq!((locked.code, locked.err.as_str()), (Some(3), ""));
+    run(&server.connect, &lock).await.exited(3);
     let by_variables = docent(&server.connect, &["get", "/"])
         .env("DOCENT_TLS_CA", &ca)
         .env("DOCENT_TLS_CERT", &cert)

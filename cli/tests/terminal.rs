@@ -52,8 +52,8 @@ impl Terminal {
     }
 
     async fn wait_for(&self, part: &str) {
-        eventually(&format!("{part:?} on the screen"), async || {
-            self.screen.lock().unwrap().contains(part).then_some(())
+        until(&format!("{part:?} on the screen"), async || {
+            self.screen.lock().unwrap().contains(part)
         })
         .await;
     }
@@ -99,8 +99,7 @@ async fn a_waiter_shows_its_position_and_leaves_the_queue_on_ctrl_c() {
     terminal.press("\u{3}").await;
     assert_eq!(terminal.exit_code().await, Some(130));
     until_children(&watcher, &path, 1).await;
-    kill("-TERM", holder.id().unwrap()).await;
-    ended(holder).await;
+    terminate(holder).await;
 }
 
 /// If it is continued in time, the command continues. If it is continued too late, the command has been ended.
@@ -201,14 +200,14 @@ async fn ctrl_c_and_ctrl_z_reach_a_command_in_a_pipeline() {
     // The shell prints the command line for the third time when it has put the job into the foreground again. `docent`
     // does not show when it has given the terminal to its command, so Ctrl-C is repeated; at the prompt it has no
     // effect.
-    eventually("the command line again", async || {
-        (terminal.screen.lock().unwrap().matches("| cat").count() >= 3).then_some(())
+    until("the command line again", async || {
+        terminal.screen.lock().unwrap().matches("| cat").count() >= 3
     })
     .await;
     let screen = Arc::clone(&terminal.screen);
-    eventually("\"heard\" on the screen", async || {
+    until("\"heard\" on the screen", async || {
         terminal.press("\u{3}").await;
-        screen.lock().unwrap().contains("heard").then_some(())
+        screen.lock().unwrap().contains("heard")
     })
     .await;
     until_children(&client(&server).await, &path, 0).await;

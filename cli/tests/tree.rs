@@ -1,19 +1,8 @@
 //! `docent tree`: the lines, the exit codes, and an outage.
 
 use std::os::unix::process::ExitStatusExt as _;
-use tokio::{
-    io::{AsyncBufReadExt as _, Lines},
-    process::ChildStdout,
-};
 
 use super::*;
-
-/// Creates a new chroot and returns a connect string with it.
-async fn new_chroot() -> String {
-    let (server, path) = (server(), unique_path("tree"));
-    run(&server, &["create", "-p", &path]).await.ok();
-    format!("{server}{path}")
-}
 
 /// Creates `/t` and nodes below it.
 async fn populated() -> String {
@@ -25,27 +14,6 @@ async fn populated() -> String {
     chroot
 }
 
-/// A running `docent tree --watch` and its output.
-struct Watching {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Watching {
-    fn start(connect: &str, arguments: &[&str]) -> Self {
-        let mut child = docent(connect, arguments).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, lines }
-    }
-
-    async fn expect(&mut self, wanted: &[&str]) {
-        for wanted in wanted {
-            let line = within_deadline(wanted, self.lines.next_line()).await.unwrap();
-            assert_eq!(line.as_deref(), Some(*wanted));
-        }
-    }
-}
-
 #[tokio::test]
 async fn changes_are_printed_until_a_signal() {
     let chroot = populated().await;
@@ -53,9 +21,7 @@ async fn changes_are_printed_until_a_signal() {
     for (signal, number) in [("-INT", 2), ("-TERM", 15)] {
         let mut watching = Watching::start(&chroot, &["tree", "--watch", "/t"]);
         watching.expect(&["node /t 0"]).await;
-        while within_deadline("the tree", watching.lines.next_line()).await.unwrap().unwrap()
-            != "watching 4"
-        {}
+        while watching.line().await != "watching 4" {}
         other.create("/t/new", b"", CreateMode::Persistent).await.unwrap();
         watching.expect(&["created /t/new 0"]).await;
         other.set_data("/t/new", b"x", None).await.unwrap();
@@ -76,8 +42,8 @@ async fn watching_ends_with_its_count_or_its_time() {
     let arguments = ["tree", "-w", "-n", "2", "--json", "/t/b"];
     let mut watching = Watching::start(&chroot, &arguments);
     let mut objects = Vec::new();
-    while let Some(line) = within_deadline("a line", watching.lines.next_line()).await.unwrap() {
-        let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+    while let Some(line) = watching.next().await {
+        let object: Value = serde_json::from_str(&line).unwrap();
         if object["event"] == "watching" {
             assert_eq!(object["nodes"], 2);
             other.delete_recursive("/t/b").await.unwrap();

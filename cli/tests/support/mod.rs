@@ -16,24 +16,18 @@ pub(crate) use docent_tests::{
     real::{self, server, unique_path},
     within_deadline,
 };
-use tokio::process::{Child, Command};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+};
 
 /// A command that runs the program without settings from the environment. The process is killed on drop.
 pub(crate) fn docent(connect: &str, arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = program(env!("CARGO_BIN_EXE_docent"));
-    for name in [
-        "CONNECT",
-        "SESSION_TIMEOUT",
-        "CONNECT_TIMEOUT",
-        "REQUEST_TIMEOUT",
-        "AUTH",
-        "SASL",
-        "CONFIG",
-    ] {
+    let settings = "CONNECT SESSION_TIMEOUT CONNECT_TIMEOUT REQUEST_TIMEOUT AUTH SASL CONFIG \
+                    TLS_CA TLS_CERT TLS_KEY TLS_SERVER_NAME";
+    for name in settings.split(' ') {
         command.env_remove(format!("DOCENT_{name}"));
-    }
-    for name in ["CA", "CERT", "KEY", "SERVER_NAME"] {
-        command.env_remove(format!("DOCENT_TLS_{name}"));
     }
     command
         .env("XDG_CONFIG_HOME", "/nonexistent")
@@ -84,8 +78,14 @@ impl Ran {
     /// Asserts success and returns the output.
     #[track_caller]
     pub(crate) fn ok(self) -> String {
-        assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{}", self.out);
+        self.exited(0);
         self.out
+    }
+
+    /// Asserts this exit code, and that no error was printed.
+    #[track_caller]
+    pub(crate) fn exited(&self, code: i32) {
+        assert_eq!((self.code, self.err.as_str()), (Some(code), ""), "{}", self.out);
     }
 
     /// Asserts this exit code and an error of one line that contains `text`.
@@ -121,6 +121,59 @@ pub(crate) async fn kill(signal: &str, pid: u32) {
     assert!(status.success(), "kill {signal} {pid}");
 }
 
+/// Ends a program by SIGTERM.
+pub(crate) async fn terminate(child: Child) -> Ran {
+    kill("-TERM", child.id().unwrap()).await;
+    ended(child).await
+}
+
+/// Repeats a check until it is true.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    eventually(what, async || holds().await.then_some(())).await;
+}
+
+/// Waits until no process has this text in its environment.
+pub(crate) async fn until_no_process(mark: &str) {
+    until("the end of all processes", async || processes_with(mark).is_empty()).await;
+}
+
+/// Creates a new chroot and returns a connect string with it.
+pub(crate) async fn new_chroot() -> String {
+    let (server, path) = (server(), unique_path("chroot"));
+    run(&server, &["create", "-p", &path]).await.ok();
+    format!("{server}{path}")
+}
+
+/// A running program whose output is read line by line.
+pub(crate) struct Watching {
+    pub(crate) child: Child,
+    pub(crate) lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Watching {
+    pub(crate) fn start(connect: &str, arguments: &[impl AsRef<OsStr>]) -> Self {
+        let mut child = docent(connect, arguments).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// The next line; `None` at the end of the output.
+    pub(crate) async fn next(&mut self) -> Option<String> {
+        within_deadline("a line of output", self.lines.next_line()).await.unwrap()
+    }
+
+    pub(crate) async fn line(&mut self) -> String {
+        self.next().await.expect("a line of output")
+    }
+
+    /// Asserts that these lines follow.
+    pub(crate) async fn expect(&mut self, wanted: &[&str]) {
+        for wanted in wanted {
+            assert_eq!(self.line().await, *wanted);
+        }
+    }
+}
+
 /// Returns the processes with this text in their environment.
 pub(crate) fn processes_with(mark: &str) -> Vec<u32> {
     let is_marked = |pid: &u32| {
@@ -151,8 +204,8 @@ pub(crate) async fn children(client: &Client, path: &str) -> Vec<String> {
 
 /// Waits until a node has `count` children.
 pub(crate) async fn until_children(client: &Client, path: &str, count: usize) {
-    eventually(&format!("{count} children of {path}"), async || {
-        (children(client, path).await.len() == count).then_some(())
+    until(&format!("{count} children of {path}"), async || {
+        children(client, path).await.len() == count
     })
     .await;
 }
@@ -175,10 +228,7 @@ impl TemporaryFile {
     }
 
     pub(crate) async fn wait_for(&self, part: &str) {
-        eventually(&format!("{part:?} in the file"), async || {
-            self.text().contains(part).then_some(())
-        })
-        .await;
+        until(&format!("{part:?} in the file"), async || self.text().contains(part)).await;
     }
 }
 
@@ -188,10 +238,13 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// The state of a process as in proc(5): `S` is sleeping, `T` is stopped.
-pub(crate) fn state_of(pid: &str) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ").map(|(_, rest)| rest.get(..1).unwrap_or_default().to_owned())
+/// Waits for the state of a process as in proc(5): `S` is sleeping, `T` is stopped.
+pub(crate) async fn until_state(pid: &str, state: &str) {
+    until(&format!("{pid} in state {state}"), async || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(state))
+    })
+    .await;
 }
 
 /// The watchdog of a `docent lock` or `docent lead`.

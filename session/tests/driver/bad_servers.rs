@@ -63,7 +63,7 @@ async fn a_server_of_another_kind_is_named_and_left_alone() {
     }
 }
 
-/// A half-open connection takes no more bytes either.
+/// A half-open connection takes no bytes from the client.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_takes_nothing_is_left_too() {
     let (dialer, mut net) = net_with_capacity(64);
@@ -103,7 +103,7 @@ async fn a_bad_answer_to_several_operations_names_the_operations() {
     let (client, mut conn, _net) = connected().await;
     let reads = client.multi_read(&[Read::GetData("/a")]);
     let writes = client.transaction().delete("/a", None).commit();
-    // The end of the list at once: no results.
+    // A list without results.
     let end = [0xFF, 0xFF, 0xFF, 0xFF, 1, 0xFF, 0xFF, 0xFF, 0xFF];
     for body in [&[], &end[..]] {
         conn.reply_next(9, ErrorCode::Ok, body).await;
@@ -170,7 +170,8 @@ async fn the_result_of_another_operation_is_no_result() {
     }
 }
 
-/// For a sequential node, the path has digits behind it, for another one it has none; below the chroot.
+/// The path of a sequential node ends with digits, and that of another node is the requested one; both are below the
+/// chroot.
 #[tokio::test(start_paused = true)]
 async fn the_path_in_the_reply_to_a_create_is_the_one_asked_for() {
     use CreateMode::{Persistent, PersistentSequential as Sequential};

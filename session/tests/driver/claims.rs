@@ -18,7 +18,7 @@ async fn is_lost(lost: &mut std::pin::Pin<&mut impl Future<Output = ()>>) -> boo
     std::future::poll_fn(|cx| std::task::Poll::Ready(lost.as_mut().poll(cx).is_ready())).await
 }
 
-/// LOST, the end of the watches, and the end of the claim: one instant.
+/// LOST, the end of the watches and the end of the claim are at the same instant.
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_ends_claim_session_and_watches_at_once() {
     let (client, mut conn, net) = connected().await;
@@ -44,7 +44,7 @@ async fn a_silent_server_ends_claim_session_and_watches_at_once() {
     drop(conn);
 }
 
-/// Long before the deadline.
+/// The claim does not last until its deadline then.
 #[tokio::test(start_paused = true)]
 async fn a_claim_ends_when_the_server_says_so_and_when_the_client_ends() {
     for ending in ["expired", "closed", "detached", "refused"] {
@@ -91,7 +91,7 @@ async fn a_claim_follows_a_deadline_that_comes_nearer() {
     drop(conn);
 }
 
-/// Polled where there is no runtime, and after the client's runtime has ended.
+/// The claim is polled where there is no runtime, and after the client's runtime has ended.
 #[test]
 fn a_claim_is_waited_for_outside_a_runtime_and_ends_with_the_clients() {
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();

@@ -5,7 +5,7 @@ use docent_session::session::StateEvent;
 use super::*;
 use crate::support::*;
 
-/// A silent server is waited for during its share of the time, as at an attempt to connect.
+/// A silent server gets its share of the time, as an attempt to connect does.
 // Case (Found in docent itself): `close` on a connection whose server had fallen silent left the
 // session, although other servers served.
 #[tokio::test(start_paused = true)]
@@ -60,7 +60,7 @@ async fn a_close_whose_answer_is_lost_is_sent_again() {
     within_limit("close", close).await.unwrap();
 }
 
-/// No listener hangs: those from before the end and later ones, with a clone of the client alive or without.
+/// Listeners from before and after the end complete, whether or not a clone of the client is alive.
 // Case (Found in docent itself): after `close`, listeners of the state waited for ever, and the
 // state said connected.
 #[tokio::test(start_paused = true)]
@@ -78,7 +78,7 @@ async fn the_end_of_a_client_ends_its_states() {
     assert_eq!(within_limit("the end of the states", late.next()).await, None);
 }
 
-/// The end loses no state that was published before it.
+/// The states that were published before the end are delivered.
 #[tokio::test(start_paused = true)]
 async fn states_end_behind_the_last_one() {
     let (client, mut conn, _net) = connected().await;

@@ -28,7 +28,7 @@ async fn gathered_requests_are_written_at_once() {
     drop(calls);
 }
 
-/// One write takes a part of a long burst: the next one follows without anything else to wake the task.
+/// The parts of a long burst follow each other without anything else that wakes the task.
 #[tokio::test(start_paused = true)]
 async fn a_long_burst_is_written_in_parts() {
     let (client, mut conn, _net) = connected().await;
@@ -165,7 +165,7 @@ fn a_runtime_that_ends_completes_all_waits() {
     drop(conn);
 }
 
-/// The task may never have been polled when its runtime ends.
+/// The runtime ends before the client's task was polled.
 #[test]
 fn a_runtime_that_ends_at_once_completes_all_waits() {
     let theirs = Builder::new_current_thread().enable_all().build().unwrap();
@@ -365,7 +365,7 @@ fn no_wake_up_is_lost() {
     }
 }
 
-/// Listeners that are never polled delay nothing.
+/// Listeners that are never polled delay no connection.
 #[tokio::test(start_paused = true)]
 async fn listeners_that_never_read_delay_no_one() {
     let (client, mut conn, mut net) = connected().await;

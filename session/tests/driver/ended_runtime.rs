@@ -70,7 +70,7 @@ fn a_client_that_goes_right_before_its_runtime_closes_its_session() {
     }));
 }
 
-/// The driver is dropped before the tasks that use its client, or behind them.
+/// The runtime drops the driver before or after the tasks that use its client.
 #[test]
 fn a_client_that_goes_with_its_runtime_closes_its_session() {
     let stage = Stage::set();
@@ -120,7 +120,7 @@ fn a_client_that_goes_while_it_moves_leaves_nothing_behind() {
     stage.is_left_empty("a client that was moving");
 }
 
-/// Requests that wait for room in flight have no replies to wait for any more.
+/// No replies will arrive any more that could make room for the waiting requests.
 // Case (Found in docent itself): a program that ended while its requests waited for room in flight
 // wrote no closeSession, nor what waited.
 #[test]
@@ -183,7 +183,7 @@ fn a_session_that_was_detached_is_not_closed_by_the_end_of_the_runtime() {
     }
 }
 
-/// The holder of the client still relies on the session.
+/// The program that has the client still relies on its session.
 #[test]
 fn a_client_that_outlives_its_runtime_keeps_its_session() {
     let stage = Stage::set();
@@ -243,7 +243,7 @@ fn a_connection_is_not_reset_behind_its_last_request() {
             drop(client.delete("/b", None));
             (client, server.await.unwrap())
         });
-        // Nothing reads it: the client's task runs no more.
+        // The client's task does not run any more, so nothing reads the reply.
         stream.write_all(&reply(1, 1, ErrorCode::NoNode, &[])).unwrap();
         if outlives {
             drop(runtime);

@@ -46,7 +46,7 @@ async fn a_read_write_server_is_searched_for_and_moved_to() {
     within_limit("a session", connected).await.unwrap();
 }
 
-/// Its connections write nothing before they are flushed.
+/// A transport whose connections write nothing before they are flushed.
 #[derive(Debug)]
 struct Buffered(Dialer);
 

@@ -98,7 +98,7 @@ async fn gated() -> (TestingServer, Config, Arc<Gate>) {
     (server, config, gate)
 }
 
-/// On one thread, which a step must not block.
+/// The runtime has one thread, which the step must not block.
 #[tokio::test]
 async fn a_step_that_blocks_holds_up_no_other_client_and_no_ping() {
     let (server, config, gate) = gated().await;
@@ -117,7 +117,7 @@ async fn a_step_that_blocks_holds_up_no_other_client_and_no_ping() {
     assert!(ids.iter().any(|id| (&*id.auth_scheme, &*id.user) == ("sasl", "bob")), "{ids:?}");
 }
 
-/// However many connections come and go meanwhile.
+/// Connections come and go while the step runs.
 #[tokio::test]
 async fn a_step_that_outlives_its_connection_is_the_only_one_until_it_ends() {
     let (server, config, gate) = gated().await;

@@ -56,7 +56,7 @@ async fn an_expired_session_is_lost_once_and_a_new_one_made() {
     assert_eq!((event.event_type, event.state), (EventType::None, KeeperState::Expired));
     let error = within_limit("the queued call", queued).await.unwrap_err();
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionExpired, Outcome::NotApplied));
-    // No watches of the old session in the new one.
+    // The watches of the old session are not set in the new one.
     let call = client.get_data("/b");
     assert!(conn.request().await.1.contains("/b"));
     drop(call);

@@ -6,7 +6,7 @@ use docent_session::runtime::ByteStream;
 use super::*;
 use crate::support::*;
 
-/// Connections to the hosts of a name are never made, as to a host that drops packets.
+/// No connection to this host is ever made, as if it dropped all packets.
 #[derive(Debug)]
 struct BlackHole {
     hole: &'static str,
@@ -88,7 +88,7 @@ async fn no_request_fails_for_a_silent_server_beside_one_that_serves() {
                 conn.grant(7, asked.time_out).await;
                 break (conn, asked);
             }
-            // Held open while it is waited for.
+            // The silent server keeps the connection open.
             assert!(conn.frame().await.is_some());
             assert_eq!(conn.frame().await, None);
         };

@@ -31,7 +31,7 @@ async fn a_silent_server_is_an_error_in_time() {
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
 }
 
-/// Whether or not a server is there.
+/// A server listens, and would reply at once.
 // Case (Found in docent itself): `connect` with a connection timeout of zero, which fails at once, did or did not connect,
 // as the timer of zero was early or late.
 #[tokio::test]

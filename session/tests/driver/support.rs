@@ -67,7 +67,7 @@ pub(crate) struct Net {
     attempts: Arc<AtomicUsize>,
 }
 
-/// The client's side of it.
+/// The client's side of the network.
 pub(crate) struct Dialer {
     server: mpsc::UnboundedSender<(Host, DuplexStream)>,
     attempts: Arc<AtomicUsize>,

@@ -102,7 +102,7 @@ fn a_close_that_finds_no_connection_says_so_when_its_time_is_up() {
 #[test]
 fn a_close_while_the_server_is_left_stays_with_it() {
     let two = [host("two")];
-    // Before and after the last answer that the move waits for.
+    // The close comes before, or after, the last reply that the move waits for.
     for answered in [false, true] {
         let mut scenario = Scenario::connected();
         scenario.send_get("/sent", 1);
@@ -125,7 +125,7 @@ fn a_close_while_the_server_is_left_stays_with_it() {
     }
 }
 
-/// A server may have made a session already.
+/// The server may have created a session although its reply has not arrived.
 // Case (Found in docent itself): a close during the first handshake left the session that came of
 // it.
 #[test]
@@ -288,7 +288,7 @@ fn a_full_queue_does_not_keep_a_close_from_its_place_at_the_end() {
     }
 }
 
-/// The reason of the end, if there is one, and nothing about earlier connections.
+/// The text names the reason of the end, if there is one, and no failure of an earlier connection.
 #[test]
 fn only_the_end_itself_is_the_reason_of_later_failures() {
     let text = |end: fn(&mut Scenario)| {

@@ -30,8 +30,8 @@ fn without_a_connection_a_request_waits_for_a_limited_time() {
     assert_eq!(scenario.xids(), [0, 2], "the other one goes out whole");
 }
 
-/// Each connection breaks right after its handshake, and serves nothing. Credentials and watches are the client's
-/// own; their replies serve no caller.
+/// Each connection breaks right after its handshake. The replies to credentials and setWatches serve no caller, so
+/// such a connection counts as one that serves nothing.
 // Case (Found in docent itself): a request waited for ever for a server that broke each connection
 // before anything was sent: each loss began the connection timeout, and the back-off, anew; replies
 // to credentials and setWatches counted as service; `add_auth` waited without limit.
@@ -67,7 +67,8 @@ fn a_request_that_no_connection_carries_fails_at_its_deadline() {
     assert!(waited >= ms(3000) && waited < ms(4500), "{waited:?}");
 }
 
-/// While a connection serves others, a request waits for its turn. Once that is lost, it waits for the next connection.
+/// While a connection serves other requests, a request waits for its turn without a limit. Its time counts from the loss
+/// of that connection.
 #[test]
 fn the_loss_of_a_usable_connection_begins_the_wait_of_its_requests() {
     let mut scenario = Scenario::connected();
@@ -81,7 +82,7 @@ fn the_loss_of_a_usable_connection_begins_the_wait_of_its_requests() {
     assert!(!scenario.machine.lease().unwrap().is_lost());
 }
 
-/// A server that accepts and never answers was tried, and the error says so.
+/// The error names an attempt whose server has accepted the connection and sent nothing.
 // Case (Found in docent itself): "no attempt was made" for a server that accepts connections and
 // never replies.
 #[test]
@@ -108,7 +109,7 @@ fn the_attempt_in_progress_is_a_part_of_the_error() {
     assert!(now.contains("one:1: no reply to the handshake yet"), "{both}");
 }
 
-/// Otherwise such replies would keep a connection that serves nothing.
+/// A server that sends only such replies serves nothing, so they must not keep its connection.
 #[test]
 fn a_reply_to_nothing_ends_the_connection() {
     for xid in [xid::PING, xid::AUTH, xid::SET_WATCHES] {

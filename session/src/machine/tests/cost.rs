@@ -6,10 +6,10 @@ use docent_protocol::AddWatchMode;
 use super::*;
 use crate::{config::WhenFull, machine::visited::take_visited};
 
-/// The visited entries that a call may cost on average: a few lookups, and its share of tables that shrink.
+/// The number of entries that a call may visit on average: a few lookups, and its share of the tables that shrink.
 const EACH: usize = 8;
 
-/// Does something `count` times, and fails as soon as that costs more than [`EACH`] for all `count`.
+/// Calls `work` `count` times, and fails as soon as the calls have visited more than [`EACH`] times `count` entries.
 fn each(what: &str, count: u32, mut work: impl FnMut(u32)) {
     take_visited();
     let mut visited = 0;
@@ -47,7 +47,7 @@ impl Scenario {
     }
 }
 
-/// Without this, the other tests would pass if nothing was counted.
+/// If visited entries were not counted, all other tests of this file would pass.
 #[test]
 fn a_search_is_counted() {
     let mut scenario = Scenario::new(config());
@@ -154,7 +154,7 @@ fn calls_on_a_connection_visit_no_other_request() {
     }
 }
 
-/// Each times out at its own instant.
+/// Each request times out at its own instant.
 #[test]
 fn requests_that_time_out_visit_no_other_request() {
     for (count, is_sent) in [(10_000, true), (10_000, false), (100_000, false)] {

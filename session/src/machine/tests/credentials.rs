@@ -25,7 +25,7 @@ fn credentials_without_a_reply_are_sent_again_for_their_caller() {
     assert_eq!(scenario.completions(), [(1, Ok(0))]);
 }
 
-/// The answers come in the order of all credentials, those of the configuration first.
+/// A server answers credentials in the order in which they were sent: first those of the configuration.
 // Case (Found in docent itself): no test held these rules: a caller's credentials beside the
 // configured ones on each connection; a server list replaced by any other; the characters of a host
 // name; how pauses grow.
@@ -58,7 +58,7 @@ fn a_caller_s_credentials_are_answered_behind_the_configured_ones_on_each_connec
     assert_eq!(scenario.completions(), [(2, refused(ErrorKind::AuthFailed))]);
 }
 
-/// With and without a connection; later credentials are sent and answered as ever.
+/// This holds with and without a connection. Later credentials are sent and answered as usual.
 // Case (Found in docent itself): credentials above the servers' limit were sent, and again on each later connection, which
 // the server closed: one call with a long argument ended all others until the end of the client.
 #[test]

@@ -59,7 +59,8 @@ impl Scenario {
         (number, hosts)
     }
 
-    /// Waits, with pings that are answered, until servers are asked; `None` if none is within the interval.
+    /// Waits until the servers are asked for their status, while pings are answered; `None` if they are not asked within
+    /// the interval.
     fn wait_for_survey(&mut self) -> Option<u64> {
         let end = self.now + WITHIN;
         while self.now < end {
@@ -205,7 +206,7 @@ fn no_client_moves_to_a_server_that_does_not_serve_or_without_all_answers() {
     scenario.status(number, "three", serves(1));
     assert!(!scenario.is_broken(), "the best server does not serve");
 
-    // A driver that does not pass on an answer only delays the decision.
+    // An answer that the driver does not pass on only delays the decision.
     let number = scenario.wait_for_survey().unwrap();
     scenario.status(number, "one", serves(1));
     assert!(!scenario.is_broken());
@@ -357,7 +358,7 @@ fn every_call_of_reconnect_ends() {
     let kept = refused(ErrorKind::OperationTimeout);
     assert_eq!(scenario.completions(), [(3, kept), (4, kept)]);
 
-    // The connection is lost meanwhile: the next one will do.
+    // The connection is lost meanwhile: the next connection completes the call.
     scenario.ask_to_move(5);
     scenario.move_on();
     assert_eq!(scenario.completions(), [(2, Err(LOST)), (5, Ok(0))]);
@@ -457,7 +458,7 @@ fn surveys_are_rarer_after_each_failed_move() {
     }
     assert!(longest >= WITHIN * 8);
 
-    // Another connection, other servers.
+    // A new connection ends the longer intervals.
     scenario.move_on();
     assert!(scenario.wait_for_survey().is_some());
 }
@@ -492,7 +493,7 @@ fn a_reconnect_that_joins_a_migration_ends_in_time() {
         scenario.reply_to_last(5, ErrorCode::Ok);
         assert!(scenario.is_broken());
     }
-    // A list that lacks the server during a move.
+    // The new list lacks the server that the client is about to leave.
     let mut scenario = Scenario::new(three());
     scenario.resume();
     scenario.send_get("/slow", 1);

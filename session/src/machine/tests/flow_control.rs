@@ -28,7 +28,7 @@ fn requests_over_the_capacity_wait_and_are_sent_in_call_order() {
     assert_eq!(scenario.machine.metrics().outgoing_bytes, 0);
 }
 
-/// A request that is larger than the limit goes alone; otherwise it would wait for ever.
+/// A request that is larger than the limit is sent alone: it would never fit.
 #[test]
 fn bytes_count_as_requests_do() {
     let config = config().with_when_full(WhenFull::Wait).with_max_pending_bytes(60);
@@ -71,7 +71,7 @@ fn a_request_that_waits_for_too_long_is_never_sent_and_others_follow_whole() {
     scenario.wait(ms(500));
     assert_eq!(scenario.completions(), [(1, LATE), (2, refused(ErrorKind::OperationTimeout))]);
     assert_eq!(scenario.machine.metrics().timed_out, 2);
-    // The first still takes its place: its answer has not come.
+    // The first request has no reply yet, so it still counts as in flight.
     scenario.flush();
     assert_eq!(scenario.xids(), [0, 1]);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
@@ -110,7 +110,7 @@ fn waiting_moves_no_deadline() {
     assert_eq!(lease.deadline(), sent_at + ms(6000) - ms(300));
 }
 
-/// A long queue costs each of its requests the same, however few leave at once.
+/// The cost of a request does not depend on the length of the queue, even if requests leave one by one.
 #[test]
 fn a_long_line_is_not_moved_for_each_that_leaves() {
     let mut scenario = waiting(1);
@@ -135,7 +135,7 @@ fn a_long_line_is_not_moved_for_each_that_leaves() {
     assert_eq!(scenario.machine.requests.buffered(), 0);
 }
 
-/// The last write on a connection ignores the limit, because no reply will come.
+/// The last write on a connection ignores the limit: no reply will free capacity any more.
 #[test]
 fn without_the_limit_in_flight_all_requests_leave_at_once() {
     let mut scenario = waiting(1);
@@ -252,7 +252,7 @@ fn the_alarm_of_a_request_timeout_moves_on_with_the_requests() {
     assert_ne!(scenario.machine.poll_timeout(), Some(start + ms(1400)));
 }
 
-/// Receives replies whose callers have gone, except for one in a thousand.
+/// Answers of which only one in a thousand is still wanted by its caller.
 #[derive(Default)]
 struct Rarely(Vec<u32>);
 
@@ -272,7 +272,7 @@ impl Answers<u32> for Rarely {
     fn shrink_to(&mut self, _: usize) {}
 }
 
-/// Futures of `ready` that are dropped while the queue stays full, as `select!` does.
+/// `select!` drops futures of `ready` while the queue stays full.
 // Case (Found in docent itself): each future of `ready` that was dropped while the queue was full
 // stayed in its line.
 #[test]

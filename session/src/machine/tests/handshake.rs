@@ -44,7 +44,7 @@ fn the_granted_timeout_sets_the_intervals() {
     assert_eq!(scenario.machine.timeouts().read, ms(2000));
 }
 
-/// Since 3.7 it replies to the handshake with a reply header.
+/// Since 3.7, a read-only server replies to the handshake of a read-write client with a reply header.
 // Case (Failure cases, 6): a reply header for a handshake.
 // Case (Failure cases, 35): read-only servers.
 #[test]
@@ -71,7 +71,7 @@ fn http_instead_of_a_handshake_is_named() {
     assert!(error.to_string().contains("HTTP/1.1 400 Bad"), "{error}");
 }
 
-/// Servers before 3.4 reply without it (`ClientCnxnSocket.readConnectResult`).
+/// Servers before 3.4 send no read-only byte (`ClientCnxnSocket.readConnectResult`).
 // Case (Pitfalls of the wire, 7): no readOnly byte.
 // Case (Failure cases, 7): a handshake of 36 bytes.
 #[test]

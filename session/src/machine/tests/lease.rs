@@ -56,7 +56,7 @@ fn the_proof_only_ever_gets_shorter() {
     assert_eq!(lease.proven_until(), created + ms(2970));
 }
 
-/// A member that is cut off from the others goes on answering, while they expire the session.
+/// A member that is cut off goes on answering while the quorum expires the session.
 // Case (Found in docent itself): a read-only server renewed the lease of a session: a lock was held
 // there without end, while another client acquired it.
 #[test]
@@ -79,7 +79,7 @@ fn a_read_only_server_renews_no_lease() {
     assert!(!lease.claim().is_valid(deadline + Duration::from_nanos(1)), "nor a later claim");
 }
 
-/// A session that no member of the quorum knows supports no holds.
+/// The quorum does not know such a session, so no hold may rely on it.
 #[test]
 fn a_session_made_by_a_read_only_server_is_worth_nothing() {
     let mut scenario = Scenario::connecting(config().with_read_only(true));
@@ -92,7 +92,7 @@ fn a_session_made_by_a_read_only_server_is_worth_nothing() {
     assert!(!lease.claim().is_valid(scenario.now));
 }
 
-/// A session is handed in, and the first server is read-only.
+/// The first server that a handed-in session meets is read-only.
 #[test]
 fn a_session_handed_in_at_a_read_only_server_is_not_believed_in() {
     let token = SessionToken::new(0x17, b"fedcba9876543210", 44);
@@ -105,7 +105,7 @@ fn a_session_handed_in_at_a_read_only_server_is_not_believed_in() {
     assert!(lease.claim().is_valid(scenario.now));
 }
 
-/// Back at the quorum in time: the claim has held all the while.
+/// The client returns to the quorum in time, so the claim has never ended.
 #[test]
 fn after_a_read_only_server_the_quorum_renews_the_lease_again() {
     let mut scenario = Scenario::moved_to_a_read_only_server();
@@ -132,7 +132,7 @@ fn a_read_only_server_that_does_not_know_the_session_is_no_expiry() {
         assert!(scenario.last_sent().contains("session_id: 0x7"));
     }
 }
-/// The quorum goes on without the member, and counts the session's time.
+/// For the quorum, the session is silent while its client talks to a read-only server.
 #[test]
 fn at_a_read_only_server_the_session_is_lost_by_its_deadline() {
     let mut scenario = Scenario::moved_to_a_read_only_server();
@@ -153,7 +153,7 @@ fn at_a_read_only_server_the_session_is_lost_by_its_deadline() {
     scenario.accept_read_only(77);
     use ConnectionState::{Connected, Lost, ReadOnly, Suspended};
     assert_eq!(scenario.states(), [Connected, Suspended, ReadOnly, Lost, ReadOnly]);
-    // Made by this server: there is nothing to lose.
+    // The session of a read-only server has no deadline.
     for _ in 0..100 {
         scenario.wait(ms(1000));
         scenario.answer_ping();
@@ -200,7 +200,7 @@ impl Scenario {
     }
 }
 
-/// Servers count from what they heard last, not from when the client has noticed their silence.
+/// The timeout of a server counts from the last request that it received, not from when the client noticed its silence.
 // Case (Found in docent itself): LOST, and the end of watches, came up to two thirds of the timeout
 // after the end of the session at the servers.
 #[test]
@@ -213,7 +213,7 @@ fn a_silent_session_is_lost_by_the_deadline_of_its_lease() {
     assert_eq!(scenario.now, contact + ms(6000) - scenario.machine.timeouts().margin);
     assert_eq!(scenario.now, lease.deadline());
     assert!(lease.is_lost());
-    // After the state: waiters for the end of a claim see it.
+    // The event of the lease follows the state, so that waiters for the end of a claim see LOST.
     let event = scenario.machine.poll_event();
     assert!(matches!(&event, Some(Event::Lease(lost)) if lost.is_lost()), "{event:?}");
 }
@@ -263,7 +263,7 @@ fn a_reconnect_just_before_the_deadline_keeps_the_session_and_its_claims() {
     assert!(!lease.is_lost() && claim.is_valid(scenario.now + ms(5000)));
 }
 
-/// The task was held up: a server's later word on the session counts, but no claim outlives its deadline.
+/// The client's task was held up. The server still has the session, but no claim outlives its deadline.
 #[test]
 fn a_session_that_is_resumed_behind_the_deadline_lives_and_its_claims_do_not() {
     let (mut scenario, _) = silence(config());
@@ -293,7 +293,7 @@ fn a_reply_behind_the_deadline_reports_the_lapse() {
     assert!(!claim.is_valid(scenario.now));
 }
 
-/// A client that hears a server is not always heard by it: the network may have failed in one direction only.
+/// Events do not prove that the server receives anything: the network may fail in one direction only.
 // Case (Found in docent itself): events kept a connection on which nothing was answered; so did
 // half a frame, for ever.
 #[test]
@@ -319,7 +319,7 @@ fn a_server_that_stops_in_the_middle_of_a_frame_is_left() {
     }
 }
 
-/// A slow server that falls silent: its session may end before two thirds of the timeout have passed.
+/// After a late reply, the session may end before two thirds of the timeout have passed in silence.
 #[test]
 fn a_late_answer_is_no_recent_contact() {
     let mut scenario = Scenario::connected();
@@ -335,7 +335,7 @@ fn a_late_answer_is_no_recent_contact() {
 
 // Timeouts that differ from server to server.
 
-/// Earlier grants are void.
+/// The last grant replaces all earlier ones.
 // Case (Found in docent itself): a session that was granted less time at a reconnect, or more than
 // at its creation, was believed in for the longer of the two.
 #[test]
@@ -349,7 +349,7 @@ fn a_shorter_timeout_granted_later_moves_the_deadline_nearer() {
     assert_eq!(claim.lease().deadline(), sent_at + ms(5700));
 }
 
-/// Servers go back to the timeout of the creation.
+/// After a change of leader, servers return to the timeout of the creation.
 #[test]
 fn a_longer_timeout_granted_later_is_not_believed() {
     let mut scenario = Scenario::connected();
@@ -438,7 +438,7 @@ fn attempts_that_fail_at_once_have_pauses_until_the_session_ends() {
     }
 }
 
-/// Otherwise all its clients would connect to it again and again without a pause.
+/// Without growing pauses, all clients of such a server would connect to it again and again.
 // Case (Failure cases, 25): a wrong password kicks our connection.
 // Case (Found in docent itself): back-off was reset by each handshake: a server that dropped each
 // session right behind it was tried without a pause.
@@ -476,7 +476,7 @@ fn a_server_that_drops_each_session_behind_the_handshake_sees_growing_pauses() {
     }
 }
 
-/// A session whose watches are not set again is not usable, even if the server answers other requests.
+/// Replies to other requests do not count: without its watches, a session is not usable.
 #[test]
 fn a_session_is_usable_once_its_watches_are_set() {
     let mut scenario = Scenario::connected_with(config().with_auth("digest", b"u:p"));
@@ -530,7 +530,7 @@ fn each_answer_to_a_ping_counts_from_its_own() {
     assert_eq!(lease.deadline(), deadline(7000), "an answer to no ping");
 }
 
-/// More pings than the machine notes, behind a request whose reply takes long: none is answered before that reply.
+/// The machine notes a limited number of pings. Here more of them wait behind one long reply.
 #[test]
 fn the_answer_to_a_ping_that_was_not_noted_counts_from_no_later_one() {
     let timeout = ms(6_000_000);
@@ -578,7 +578,7 @@ fn the_answer_to_a_ping_that_was_not_noted_counts_from_no_later_one() {
     assert_eq!(pings(&scenario), 73);
 }
 
-/// A ping of the connection before does not count, either.
+/// A ping that was sent on an earlier connection does not count.
 #[test]
 fn the_answer_to_a_ping_belongs_to_its_connection() {
     let mut scenario = Scenario::connected();

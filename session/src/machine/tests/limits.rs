@@ -11,7 +11,7 @@ impl Scenario {
     }
 }
 
-/// The limits are in no order; a request without one waits on, and each late reply is dropped.
+/// The limits are in no order. Requests without a limit go on waiting, and late replies are dropped.
 #[test]
 fn each_request_ends_at_its_own_limit_and_a_late_reply_is_dropped() {
     let mut scenario = Scenario::connected();
@@ -67,7 +67,7 @@ fn the_earlier_of_the_limit_and_the_request_timeout_ends_a_request() {
     assert_eq!(scenario.completions(), [(1, LATE)]);
 }
 
-/// An answered request, an unknown xid, one that was refused, and one behind the largest xid.
+/// The xids are those of an answered request, of no request, of a refused one, and of one behind the largest xid.
 #[test]
 fn a_limit_of_another_xid_changes_nothing() {
     let mut scenario = Scenario::connected();
@@ -178,7 +178,7 @@ fn limits_of_answered_requests_are_forgotten() {
     assert!(scenario.machine.requests.limits() <= 3_000);
     let visited = take_visited();
     assert!(visited <= 10_000 * 16, "{visited}");
-    // Then one alone.
+    // Then only one is pending.
     for token in 19_001..=20_000 {
         scenario.reply(token, 5, ErrorCode::Ok, b"");
         if token == 19_999 {
@@ -197,7 +197,7 @@ fn limits_of_answered_requests_are_forgotten() {
     assert_eq!(scenario.completions().last(), Some(&(20_002, LATE)));
 }
 
-/// Requests that were taken out before they were sent leave gaps in the xids.
+/// Requests that end before they are sent leave gaps in the xids.
 #[test]
 fn a_limit_finds_its_request_behind_a_gap() {
     let mut scenario = Scenario::connected();

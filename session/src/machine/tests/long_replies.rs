@@ -44,7 +44,7 @@ fn a_long_answer_keeps_the_connection_while_it_comes() {
     }
 }
 
-/// Nothing behind the reply can be answered, so nothing renews the lease: the claims end, and with them the connection
+/// No other reply arrives behind such a reply, so nothing renews the lease: the claims end, and with them the connection
 /// and the session.
 // Case (Found in docent itself): a reply of which one byte came now and then kept its connection
 // for ever, behind the end of the lease, without SUSPENDED and LOST; so did a reply above the
@@ -74,8 +74,8 @@ fn a_part_of_an_answer_keeps_no_connection_to_a_read_only_server() {
     }
 }
 
-/// A burst that was sent at once and takes longer than the session timeout: the session is kept as long as replies
-/// come. They are no proof for claims.
+/// The replies to one burst take longer than the session timeout. The session is kept while they arrive, but they prove
+/// no claim: their requests were sent too long ago.
 #[test]
 fn a_server_that_answers_later_than_the_timeout_keeps_its_session() {
     let mut scenario = Scenario::connected();
@@ -94,7 +94,7 @@ fn a_server_that_answers_later_than_the_timeout_keeps_its_session() {
     assert_eq!(scenario.completions().iter().filter(|(_, done)| done.is_err()).count(), 20);
 }
 
-/// Bytes that the socket takes later count as sent later.
+/// The send time of a request is when the socket took its bytes.
 #[test]
 fn each_part_of_a_long_burst_counts_from_when_it_was_taken() {
     let mut scenario = Scenario::connected();

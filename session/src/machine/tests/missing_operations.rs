@@ -64,7 +64,7 @@ fn a_refused_operation_is_sent_once_in_a_session() {
     assert_eq!(scenario.missing_operations(), [""; 0]);
 }
 
-/// Only another server is asked for the operation again.
+/// The operation is sent again only to another server.
 // Case (Found in docent itself): each new session of a client lost one connection to find again
 // what the same server was known to lack.
 #[test]
@@ -85,8 +85,8 @@ fn a_refused_operation_is_not_sent_in_the_next_session() {
     assert_eq!(scenario.missing_operations(), ["whoAmI 0x9"]);
 }
 
-/// A Keeper closes the connection without a reply, and ends the session with it: twice. Where the session is resumed,
-/// it may be the network.
+/// A Keeper closes the connection without a reply, and the session ends with it. After the second time, the operation is
+/// refused. If the session is resumed instead, the network may be the cause.
 // Case (Found in docent itself): a ClickHouse Keeper without addWatch ended the session at each
 // call of an application, and the client never learned why.
 #[test]
@@ -148,7 +148,7 @@ fn a_refusal_behind_many_replies_is_found() {
     assert_eq!(scenario.missing_operations(), ["whoAmI 0x7"]);
 }
 
-/// The servers are upgraded one after the other: the session moves, and asks the next one.
+/// In a rolling upgrade, the next server of the session may know the operation.
 #[test]
 fn a_refused_operation_is_sent_again_after_a_later_reconnect() {
     let mut scenario = Scenario::connected();
@@ -168,7 +168,7 @@ fn a_refused_operation_is_sent_again_after_a_later_reconnect() {
     assert_eq!(scenario.who_am_i(3), 1);
 }
 
-/// A watch that cannot be removed costs no connection: its event has no watcher.
+/// The event of a watch that stays on the server finds no watcher, which costs less than a connection.
 // Case (Found in docent itself): each watcher that was dropped or removed cost a connection on
 // ZooKeeper 3.4, which has no removeWatches.
 #[test]

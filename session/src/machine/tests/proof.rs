@@ -165,7 +165,7 @@ fn a_write_that_is_not_committed_proves_nothing() {
     }
 }
 
-/// The leader's answer to the connect request before it may have completed the handshake.
+/// A handshake without a reply may have been completed by the leader's answer to the earlier connect request.
 #[test]
 fn a_connect_request_without_a_reply_is_the_base_until_a_write_has_succeeded() {
     let mut scenario = Scenario::connected();
@@ -262,7 +262,7 @@ fn a_session_that_was_handed_in_is_never_proven() {
     assert_eq!(scenario.proven_until(), Instant::ZERO);
 }
 
-/// A Keeper gives another session instead.
+/// A Keeper creates another session instead of resuming this one.
 #[test]
 fn no_reconnect_is_planned_where_no_session_is_resumed() {
     let mut scenario = Scenario::connected();

@@ -30,7 +30,7 @@ fn accept<A: Answers<u32>>(machine: &mut Session<u32, u32, A>, now: Instant) {
     machine.handle_input(now, &mut input);
 }
 
-/// A reply behind events is marked as such, so that a client learns of a change before it reads it.
+/// A client must learn of a change before it reads the change, so a reply behind events is marked.
 // Case (Found in docent itself): a reply was delivered before an event that had arrived before it,
 // for a moment.
 #[test]
@@ -111,7 +111,7 @@ fn replies_over_a_small_limit_that_come_together_fail_each_by_itself() {
     assert_eq!(scenario.completions(), (1..=20).map(expected).collect::<Vec<_>>());
 }
 
-/// Long ones and short ones, in one buffer and cut anywhere, are unchanged.
+/// Replies in one buffer are unchanged, whatever their lengths are and wherever the buffer is cut.
 #[test]
 fn replies_of_all_sizes_come_out_as_they_went_in() {
     let sizes = [0, 80, 81, 100, 1000, 1008, 1009, 3000, 70_000, 20, 900, 4000, 16];
@@ -143,7 +143,7 @@ fn replies_of_all_sizes_come_out_as_they_went_in() {
     }
 }
 
-// Their requests: order, xids, limits.
+// Order, xids and limits of the requests.
 
 #[test]
 fn replies_complete_requests_in_order() {
@@ -220,7 +220,7 @@ fn a_reply_over_the_limit_fails_only_its_own_request() {
     );
 }
 
-/// The server's error says more than the size.
+/// The error of the server says more than that its reply is too long.
 // Case (Pitfalls of the wire, 3): an error with a body.
 #[test]
 fn an_error_in_a_reply_over_the_limit_is_reported() {
@@ -230,7 +230,7 @@ fn an_error_in_a_reply_over_the_limit_is_reported() {
     assert_eq!(scenario.completions(), [(1, refused(ErrorKind::NoNode))]);
 }
 
-/// An unknown code may mean anything, a partial success included.
+/// An unknown code may mean anything, even a partial success.
 #[test]
 fn an_error_without_a_name_leaves_the_outcome_open() {
     let mut scenario = Scenario::connected();
@@ -262,7 +262,7 @@ fn nothing_is_sent_on_a_connection_that_is_given_up() {
     assert_eq!(scenario.completions(), []);
 }
 
-/// The buffers hold data and credentials, the identity a password.
+/// The buffers of a machine have data and credentials in them, and its identity has a password.
 #[test]
 fn debug_shows_neither_password_nor_data() {
     let mut scenario = Scenario::connected_with(config().with_auth("digest", b"user:secret"));
@@ -376,7 +376,7 @@ fn an_event_over_the_limit_ends_the_connection_and_says_why() {
     }
 }
 
-/// Whole and in pieces, between replies below and above the limit.
+/// The event arrives whole and in pieces, between replies below and above the limit.
 // Case (Found in docent itself): an event of a path that was longer than the limit of replies ended the connection; the
 // next one began with the same event, and so for ever.
 #[test]
@@ -492,7 +492,7 @@ fn long_replies_keep_no_more_than_64_times_their_parts() {
     assert_eq!(parts(4 * huge), (4 * huge, (8 * huge).div_ceil(MAX_MEMORY_FACTOR)));
 }
 
-/// Otherwise that buffer would stay as long as a part of any of them.
+/// A frame in the large buffer would keep all of it in memory as long as a caller keeps a part of the frame.
 #[test]
 fn frames_behind_a_large_frame_are_moved_out_of_its_buffer() {
     for (size, moved) in [(5000, false), (MAX_SHARED_INPUT / 2, true)] {
@@ -510,7 +510,7 @@ fn frames_behind_a_large_frame_are_moved_out_of_its_buffer() {
     }
 }
 
-/// The stream cannot be trusted after that.
+/// What follows an invalid frame cannot be trusted.
 #[test]
 fn nothing_is_answered_behind_what_breaks_the_connection() {
     // Short frames, frames in shared buffers, and long ones.

@@ -192,7 +192,7 @@ fn a_refusal_ends_the_client_and_says_why() {
     }
 }
 
-/// The next server may do better; pending requests go on waiting.
+/// Another server may be able to authenticate the client, so pending requests go on waiting.
 #[test]
 fn a_server_that_talks_nonsense_is_left_for_the_next_one() {
     let nonsense: &[(ErrorCode, Option<&[u8]>, &str)] = &[
@@ -324,7 +324,7 @@ fn a_close_in_the_middle_ends_in_time_whatever_the_server_does() {
     scenario.wait(ms(1000));
     assert_eq!(scenario.completions(), [(9, LATE)]);
 
-    // The session is there; another server can end it.
+    // The session exists, so another server can end it.
     let mut scenario = Scenario::greeted(bob());
     scenario.close(9);
     scenario.cut();

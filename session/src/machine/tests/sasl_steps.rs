@@ -164,7 +164,7 @@ fn a_retryable_error_leaves_the_server_and_a_final_one_ends_the_client() {
     }
 }
 
-/// The result of a connection that is gone counts for no other one, and no second step runs beside it.
+/// The result of a step is for its own connection only. While it runs, no step of another connection does.
 #[test]
 fn one_step_runs_at_a_time_and_a_late_result_is_dropped() {
     let mut scenario = accepted(true);
@@ -182,7 +182,7 @@ fn one_step_runs_at_a_time_and_a_late_result_is_dropped() {
     assert!(!scenario.run_step(), "the steps of the connections in between are dropped");
 }
 
-/// Also when the connection breaks before the driver has taken the step, and when the client ends.
+/// The connection breaks before the driver has taken the step, or the client ends.
 #[test]
 fn a_step_without_its_connection_is_not_given_out() {
     let mut scenario = accepted(true);

@@ -256,7 +256,7 @@ proptest! {
         run(servers.with_failback(ms(1000)), steps)?;
     }
 
-    /// The same when requests wait for capacity.
+    /// Requests wait for capacity instead of being refused.
     #[test]
     fn any_scenario_with_little_capacity_answers_every_request_once(
         steps in prop::collection::vec(step(), 1..80),

@@ -41,8 +41,7 @@ fn a_server_that_is_no_longer_listed_is_left_without_losing_a_request() {
     assert_eq!(scenario.completions(), [(2, Ok(6))]);
 }
 
-/// Each server's share of the connection timeout follows the list, so that one silent server leaves time for the
-/// others.
+/// The servers of the list share the connection timeout, so that one silent server leaves time for the others.
 #[test]
 fn a_longer_list_shortens_the_wait_for_each_server() {
     let mut scenario = Scenario::connected();
@@ -269,7 +268,7 @@ fn an_idle_session_frees_the_memory_of_a_burst() {
     assert!(bytes <= 1024 && entries <= 32 && machine.answers.capacity() <= 32);
 }
 
-/// Freeing and allocating it for each burst would cost more than it saves.
+/// To free the memory and allocate it again for each burst would cost more than it saves.
 #[test]
 fn a_busy_session_keeps_the_memory_of_its_bursts() {
     let mut scenario = Scenario::connected();
@@ -439,7 +438,7 @@ fn an_attempt_at_a_server_that_is_no_longer_listed_is_given_up() {
     }
 }
 
-/// The answer of a server that is no longer listed is no reason to leave for one that was not asked.
+/// The client moves to a server that it has asked, not because of one that has left the list.
 // Case (Found in docent itself): a probe of a server that was no longer listed made the client
 // move.
 #[test]

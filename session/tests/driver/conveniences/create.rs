@@ -29,7 +29,7 @@ async fn missing_parents_are_found_from_below_and_created_from_above() {
         ("Exists", "/a/b", NO_NODE),
         ("Exists", "/a", NO_NODE),
         ("Create", "/a", Created),
-        // Another client was faster.
+        // Another client has created the node meanwhile.
         ("Create", "/a/b", NODE_EXISTS),
         ("Create", "/a/b/c", Created),
     ])

@@ -94,7 +94,7 @@ impl RetryPolicy for PausesAndRefuses {
     }
 }
 
-/// A tokio timer would panic.
+/// A pause of tokio's timer would panic there.
 #[test]
 fn a_retry_pauses_outside_a_runtime() {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

@@ -57,7 +57,7 @@ fn set_watches_that_is_refused_is_sent_again() {
     }
 }
 
-/// The pauses grow while nothing but refusals comes.
+/// The pauses grow as long as all replies are refusals.
 #[test]
 fn refusals_make_the_pauses_longer() {
     let mut scenario = Scenario::watching(&[(PERSISTENT, "/p")]);
@@ -105,7 +105,7 @@ fn watches_that_could_not_be_set_again_are_set_on_the_next_server() {
     scenario.reply_to_last(70, ErrorCode::Ok);
     let sent = scenario.reconnect();
     assert!(sent[0].contains("relative_zxid: 50,"), "{sent:?}");
-    // It had no reply, either.
+    // This setWatches has no reply either.
     let sent = scenario.reconnect();
     assert!(sent[0].contains("relative_zxid: 50,"), "{sent:?}");
     scenario.reply(xid::SET_WATCHES, 71, ErrorCode::Ok, b"");
@@ -322,7 +322,7 @@ fn a_new_connection_knows_nothing_of_earlier_refusals() {
     assert_eq!(scenario.machine.unset.retry_at(), None);
 }
 
-/// What changed between the loss of a persistent watch and its return is not lost, however late it returns.
+/// Changes between the loss of a persistent watch and its return are reported, however late it returns.
 #[test]
 fn a_persistent_watch_is_set_again_from_when_it_was_lost() {
     let mut scenario = Scenario::watching(&[(PERSISTENT, "/p")]);
@@ -345,7 +345,7 @@ fn a_refusal_of_one_shots_as_unknown_waits_as_others_do() {
     assert!(scenario.machine.unset.retry_at().is_some());
 }
 
-/// Otherwise its reply would be about a mode that another request has changed meanwhile.
+/// The reply to setWatches would be about a mode that another request has changed meanwhile.
 #[test]
 fn nothing_is_sent_about_a_path_while_its_watches_are_being_set() {
     let mut scenario = Scenario::watching(&[(PERSISTENT, "/p"), (PERSISTENT, "/p")]);
@@ -359,7 +359,7 @@ fn nothing_is_sent_about_a_path_while_its_watches_are_being_set() {
     assert_eq!(scenario.answer().len(), 1);
 }
 
-/// The size of each frame counts, not what else waits to be sent.
+/// The size of its own frame counts, not that of the requests in front of it.
 #[test]
 fn watches_set_again_behind_other_requests_have_their_own_size() {
     let mut scenario = Scenario::watching(&[(PERSISTENT, "/p")]);

@@ -66,7 +66,7 @@ fn a_recursive_watch_that_goes_leaves_the_persistent_one() {
     let mut scenario = Scenario::watching(&[(RECURSIVE, "/a"), (PERSISTENT, "/a")]);
     scenario.watch_events();
     scenario.remove("/a", 1);
-    // Until the server says so, it is as before: children's events are all there is.
+    // Until the server confirms the new mode, it sends the events of the recursive one.
     scenario.event(EventType::NodeCreated, "/a/b");
     assert_eq!(scenario.watch_events(), [(2, EventType::NodeChildrenChanged)]);
     scenario.sends("mode: Persistent }");
@@ -104,7 +104,7 @@ fn the_only_watch_of_a_path_is_removed_as_a_whole() {
     }
 }
 
-/// The recursive watch went while another was asked for: its mode is narrowed once that is there.
+/// The recursive watch is removed while a persistent one is requested: the mode is narrowed after the reply to that.
 #[test]
 fn a_recursive_watch_that_goes_while_another_is_on_its_way_is_made_up_for() {
     let mut scenario = Scenario::watching(&[(RECURSIVE, "/a")]);
@@ -118,7 +118,7 @@ fn a_recursive_watch_that_goes_while_another_is_on_its_way_is_made_up_for() {
     assert_eq!(scenario.watch_events(), [(2, EventType::NodeChildrenChanged)]);
 }
 
-/// The same with a read on its way, which relies on the mode.
+/// A read that is in flight relies on the recursive mode.
 #[test]
 fn a_recursive_watch_that_goes_while_a_read_is_on_its_way_is_narrowed() {
     let mut scenario = Scenario::watching(&[(RECURSIVE, "/a")]);
@@ -166,7 +166,7 @@ fn a_covered_watch_is_given_back_without_a_request() {
     assert_eq!(scenario.answer(), [""; 0]);
 }
 
-/// A read that is on its way would lose its watch to a removal behind it.
+/// A removal behind a read that is in flight would take the watch of that read.
 #[test]
 fn nothing_is_given_back_while_another_is_on_its_way() {
     let mut scenario = Scenario::reading(WatchKind::Data);
@@ -176,7 +176,7 @@ fn nothing_is_given_back_while_another_is_on_its_way() {
     assert_eq!(scenario.machine.watches(), 1);
 }
 
-/// Otherwise a persistent watch without a watcher would stay on the server.
+/// No persistent watch without a watcher may stay on the server.
 #[test]
 fn an_abandoned_add_watch_is_removed_once_it_is_set() {
     let mut scenario = Scenario::connected();
@@ -225,7 +225,7 @@ fn a_cancelled_persistent_watch_that_covered_a_read_is_given_back_behind_it() {
     }
 }
 
-/// The read that relied on it fails: no other read relies on it.
+/// After the failure of the read, no read relies on the persistent watch.
 // Case (Found in docent itself): a persistent watch that was dropped stayed on the server when the
 // read it covered failed or was cancelled.
 #[test]
@@ -247,7 +247,7 @@ fn a_dropped_persistent_watch_is_given_back_when_the_read_it_covered_fails() {
     }
 }
 
-/// The read that is cancelled relied on it, too.
+/// A cancelled read no longer relies on the persistent watch.
 #[test]
 fn a_dropped_persistent_watch_is_given_back_when_the_read_it_covered_is_cancelled() {
     let mut scenario = Scenario::watching(&[(PERSISTENT, "/a")]);
@@ -259,7 +259,7 @@ fn a_dropped_persistent_watch_is_given_back_when_the_read_it_covered_is_cancelle
     assert_eq!(scenario.machine.watches(), 0);
 }
 
-/// Two are on their way, and the older is cancelled: the younger keeps its watch, and the other way round.
+/// Two persistent watches are in flight, and either is cancelled: the other one keeps its watch.
 // Case (Found in docent itself): no test held these rules: of two watches on their way the
 // cancelled one goes; the only watch of a path goes as a whole; `Request::path` of each request.
 #[test]
@@ -277,7 +277,7 @@ fn of_two_watches_on_their_way_the_one_that_is_cancelled_goes() {
     }
 }
 
-/// The same for reads.
+/// Two reads are in flight, and either is cancelled: only the other one has a watch.
 // Case (Pitfalls of the wire, 36): watches without a waiter.
 #[test]
 fn of_two_reads_on_their_way_the_one_that_is_cancelled_leaves_no_watch() {
@@ -326,7 +326,7 @@ fn a_read_between_two_connections_relies_on_the_persistent_watch() {
     assert!(sent[0].contains("SetWatches2") && sent[1].contains("watch: false"), "{sent:?}");
 }
 
-/// This holds also when another watcher of the path goes meanwhile.
+/// Another watcher of the path is cancelled while there is no connection.
 #[test]
 fn the_mode_for_the_next_server_stays_as_long_as_a_watcher_does() {
     let mut scenario = Scenario::watching(&[(PERSISTENT, "/a"), (PERSISTENT, "/a")]);
@@ -364,7 +364,7 @@ fn a_removal_that_was_on_its_way_when_the_connection_went_has_succeeded() {
     assert!(matches!(scenario.completions()[..], [(1, Ok(_))]));
 }
 
-/// The event of such a watch will find no watcher.
+/// The event of the watch finds no watcher, so no request is needed.
 #[test]
 fn a_one_shot_watch_that_is_cancelled_stays_on_the_server() {
     let mut scenario = Scenario::reading(WatchKind::Data);

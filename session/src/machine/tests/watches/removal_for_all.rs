@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Behind the removal of all watches, a read has its own watch.
+/// A read behind the removal of all watches sets a watch of its own.
 // Case (Found in docent itself): a read behind a caller's removal of all watches of its path relied
 // on the one that went; a removal of half a persistent watch left its other watchers deaf
 // (ZOOKEEPER-4471).
@@ -28,7 +28,7 @@ fn a_read_behind_a_removal_for_all_relies_on_no_removed_watch() {
     assert_eq!((scenario.answer(), scenario.machine.watches()), (vec![], 1));
 }
 
-/// Java's synthetic events.
+/// Java's client delivers such synthetic events.
 #[test]
 fn watchers_are_notified_when_a_caller_removes_all_watches() {
     let mut scenario = Scenario::connected();
