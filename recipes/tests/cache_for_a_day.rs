@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use docent_protocol::CreateMode;
 use docent_recipes::cache::{CacheEvent, CacheOptions, CuratorCache};
-use docent_session::{Client, Config, Events, runtime::Clock};
+use docent_session::{Client, Events};
 use docent_testing::TestingServer;
 use tokio::{
     sync::watch,
@@ -21,12 +21,6 @@ use support::InProcess;
 
 const NODES: usize = 200;
 const MINUTE: Duration = Duration::from_secs(60);
-
-async fn client(server: &Arc<TestingServer>) -> Client {
-    let config = Config::new("in-process:2181").unwrap();
-    let config = config.with_clock(Clock::tokio()).with_transport(InProcess::new(server));
-    config.with_session_timeout(Duration::from_secs(6)).connect().await.unwrap()
-}
 
 /// Counts the resyncs of the cache, and its other events.
 async fn count(mut events: Events<CacheEvent>, counts: watch::Sender<(u64, u64)>) {
@@ -55,7 +49,10 @@ fn path(number: usize) -> String {
 impl World {
     async fn new() -> Self {
         let server = Arc::new(TestingServer::start().await.unwrap());
-        let (writer, reader) = (client(&server).await, client(&server).await);
+        let config =
+            || InProcess::new(&server).config().with_session_timeout(Duration::from_secs(6));
+        let writer = config().connect().await.unwrap();
+        let reader = config().connect().await.unwrap();
         writer.create("/cached", b"", CreateMode::Persistent).await.unwrap();
         for number in 0..NODES {
             writer.create(&path(number), &[0; 100], CreateMode::Persistent).await.unwrap();

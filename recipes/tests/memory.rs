@@ -8,19 +8,13 @@ use std::{sync::Arc, time::Duration};
 
 use docent_protocol::CreateMode;
 use docent_recipes::{cache::CuratorCache, nodes::GroupMember, shared::SharedValue};
-use docent_session::{Client, Config, runtime::Clock};
+use docent_session::Client;
 use docent_testing::TestingServer;
 use tokio::{runtime::Runtime, time::sleep};
 
 use support::InProcess;
 
 const NODES: usize = 100;
-
-async fn client(server: &Arc<TestingServer>) -> Client {
-    let config = Config::new("in-process:2181").unwrap();
-    let config = config.with_clock(Clock::tokio()).with_transport(InProcess::new(server));
-    config.connect().await.unwrap()
-}
 
 fn path(number: usize) -> String {
     format!("/nodes/n{number:03}")
@@ -36,7 +30,8 @@ async fn use_buffers(reader: &Client) {
 /// A server with nodes, a client that reads, and one that writes.
 async fn world(nodes: usize, size: usize) -> (Client, Client) {
     let server = Arc::new(TestingServer::start().await.unwrap());
-    let (reader, writer) = (client(&server).await, client(&server).await);
+    let client = async || InProcess::new(&server).config().connect().await.unwrap();
+    let (reader, writer) = (client().await, client().await);
     writer.create("/large", &[0; 100_000], CreateMode::Persistent).await.unwrap();
     writer.create("/nodes", b"", CreateMode::Persistent).await.unwrap();
     for number in 0..nodes {

@@ -17,7 +17,7 @@
 //! * Requests behind closeSession: a race in a real server.
 
 use docent_protocol::{
-    Decode as _, Encode as _, Id, WatcherType,
+    Decode as _, Encode as _, Id, List, WatcherType,
     reply::{GetChildrenReply, Reply},
     request::{
         CheckVersionRequest, Request, SetWatches2Request, SetWatchesRequest, WatchesRequest,
@@ -33,11 +33,7 @@ const STEPS: usize = 30;
 
 #[tokio::test]
 async fn the_same_requests_get_the_same_answers_from_a_real_server() {
-    let test = "the_same_requests_get_the_same_answers_from_a_real_server";
-    let Some(real) = real_server(test) else { return };
-    let number = |name, default| {
-        std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
-    };
+    let Some(real) = real_server() else { return };
     let (first, count) = (number("DOCENT_TEST_SEED", 1), number("DOCENT_TEST_SEQUENCES", 200));
     let config = Config {
         version: Version::V3_8,
@@ -76,31 +72,6 @@ fn first_difference(expected: &[String], actual: &[String]) -> Option<String> {
         }
     }
     Some(text)
-}
-
-/// A small random generator with the same numbers on every platform.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn one_in(&mut self, chances: usize) -> bool {
-        self.below(chances) == 0
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
 }
 
 /// One server, and its output.
@@ -151,7 +122,7 @@ async fn transcript(server: &str, seed: u64, above: &str) -> Vec<String> {
     }
     clean_up(&mut world.sessions[0], above).await;
     for session in &mut world.sessions {
-        session.call(&docent_protocol::operation::CloseSession).await.unwrap();
+        session.call(&operation::CloseSession).await.unwrap();
     }
     world.ranked()
 }
@@ -163,7 +134,7 @@ async fn clean_up(session: &mut Raw, path: &str) {
     while let Some(path) = paths.get(at).cloned() {
         at += 1;
         let read = ReadRequest { path: Text::new(&path), watch: false };
-        let answer = session.call(&docent_protocol::operation::GetChildren(read)).await.unwrap();
+        let answer = session.call(&operation::GetChildren(read)).await.unwrap();
         if answer.header.err == ErrorCode::Ok {
             let reply = GetChildrenReply::decode(&mut Reader::new(&answer.body)).unwrap();
             paths.extend(reply.children.iter().map(|name| format!("{path}/{name}")));
@@ -171,19 +142,14 @@ async fn clean_up(session: &mut Raw, path: &str) {
     }
     for path in paths.iter().rev() {
         let delete = DeleteRequest { path: Text::new(path), version: -1 };
-        session.call(&docent_protocol::operation::Delete(delete)).await.unwrap();
+        session.call(&operation::Delete(delete)).await.unwrap();
     }
 }
 
 const OPEN: &[Acl<'static>] = &[Acl::new(Perms::ALL, "world", "anyone")];
 
 const fn node<'a>(path: &'a str, acl: &'a [Acl<'a>], flags: i32) -> CreateRequest<'a> {
-    CreateRequest {
-        path: Text::new(path),
-        data: Some(b"x"),
-        acl: docent_protocol::List::new(acl),
-        flags,
-    }
+    CreateRequest { path: Text::new(path), data: Some(b"x"), acl: List::new(acl), flags }
 }
 
 fn body(request: &Request<'_>) -> Vec<u8> {
@@ -211,11 +177,8 @@ impl World {
                 let wrong = random.one_in(2);
                 let passwd = if wrong { vec![1; 16] } else { passwd };
                 let other = Raw::attach(&self.server, id, &passwd, 10_000).await.unwrap();
-                self.lines.push(format!(
-                    "s{at} stolen: same {} refused {}",
-                    other.session_id == id,
-                    other.time_out == 0
-                ));
+                let (same, refused) = (other.session_id == id, other.time_out == 0);
+                self.lines.push(format!("s{at} stolen: same {same} refused {refused}"));
                 let ended = self.sessions[at].ends().await;
                 self.lines.push(format!("s{at} ended {ended}"));
                 if wrong {
@@ -247,24 +210,20 @@ impl World {
     /// Sends a request, and records the frames that all sessions receive because of it.
     async fn call(&mut self, at: usize, op: OpCode, body: &[u8]) {
         let shown = match Request::decode(op, &mut Reader::new(body)) {
-            Ok(Request::SetWatches(r)) => format!(
-                "since ⟨{}⟩ {:?}",
-                r.relative_zxid,
-                SetWatchesRequest { relative_zxid: 0, ..r }
-            ),
+            Ok(Request::SetWatches(r)) => {
+                let since = r.relative_zxid;
+                format!("since ⟨{since}⟩ {:?}", SetWatchesRequest { relative_zxid: 0, ..r })
+            }
             Ok(Request::SetWatches2(r)) => {
-                format!(
-                    "since ⟨{}⟩ {:?}",
-                    r.relative_zxid,
-                    SetWatches2Request { relative_zxid: 0, ..r }
-                )
+                let since = r.relative_zxid;
+                format!("since ⟨{since}⟩ {:?}", SetWatches2Request { relative_zxid: 0, ..r })
             }
             Ok(request) => format!("{request:?}"),
             Err(error) => error.to_string(),
         };
         let shown = self.masked(&shown);
         self.lines.push(format!("s{at} {op} {shown}"));
-        let xid = self.sessions[at].send_op(op, &docent_protocol::raw::RawBody(body)).await;
+        let xid = self.sessions[at].send_op(op, &RawBody(body)).await;
         let replied = if op == OpCode::Ping { -2 } else { xid };
         let (mut frames, mut ended) = (Vec::new(), false);
         while frames.last().is_none_or(|answer: &Answer| answer.header.xid != replied) && !ended {
@@ -301,7 +260,7 @@ impl World {
 
     /// Records the frames of a session up to the reply to a ping.
     async fn hear(&mut self, at: usize) {
-        self.sessions[at].send_with(-2, OpCode::Ping, &docent_protocol::raw::RawBody(&[])).await;
+        self.sessions[at].send_with(-2, OpCode::Ping, &RawBody(&[])).await;
         let mut frames = Vec::new();
         loop {
             let Some(answer) = self.sessions[at].answer().await else {
@@ -425,8 +384,7 @@ impl World {
     fn some_zxid(&self, random: &mut Random) -> i64 {
         // The number of random numbers drawn does not depend on the replies.
         let (at, nonsense) = (random.next(), random.one_in(6));
-        let said = self.zxids.clone();
-        let mut distinct = said;
+        let mut distinct = self.zxids.clone();
         distinct.sort_unstable();
         distinct.dedup();
         match distinct.len() {
@@ -479,11 +437,7 @@ impl World {
         let other = self.path(random).unwrap_or_else(|| "none".to_owned());
         let data = random.pick(&[None, Some(&b""[..]), Some(b"data"), Some(b"\xff\0")]);
         let acl = acl(random);
-        let list = if random.one_in(40) {
-            docent_protocol::List::NULL
-        } else {
-            docent_protocol::List::new(&acl)
-        };
+        let list = if random.one_in(40) { List::NULL } else { List::new(&acl) };
         let watch = random.one_in(2);
         let create = CreateRequest { path, data, acl: list, flags: Self::flags(random) };
         let ttl = CreateTtlRequest {
@@ -505,7 +459,7 @@ impl World {
             .collect();
         let texts: Vec<Vec<Text<'_>>> =
             lists.iter().map(|list| list.iter().map(|path| Text::new(path)).collect()).collect();
-        let list_of = |at: usize| docent_protocol::List::new(&texts[at]);
+        let list_of = |at: usize| List::new(&texts[at]);
         let ops = multi_ops(random, create, ttl, delete, set, read, &other);
         let request = match random.below(35) {
             0..=3 => Request::Create(create),
@@ -524,8 +478,7 @@ impl World {
             20 => Request::GetChildren(read),
             21 => Request::GetChildren2(read),
             22 => Request::Sync(PathRequest { path }),
-            23 => Request::Multi(MultiRequest::new(&ops)),
-            24 => Request::Multi(MultiRequest::new(&ops)),
+            23 | 24 => Request::Multi(MultiRequest::new(&ops)),
             25 => Request::MultiRead(MultiRequest::new(&ops)),
             26 => Request::CheckWatches(watches),
             27 => Request::RemoveWatches(watches),

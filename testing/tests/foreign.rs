@@ -14,26 +14,21 @@ use crate::support::skip;
 /// The time limit of a program.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-const JARS: &[&str] = &[
-    "curator-client",
-    "curator-framework",
-    "curator-recipes",
-    "zookeeper",
-    "zookeeper-jute",
-    "guava",
-    "commons-cli",
-    "slf4j-api",
-    "slf4j-nop",
-];
+const JARS: &str = "curator-client curator-framework curator-recipes zookeeper zookeeper-jute \
+                    guava commons-cli slf4j-api slf4j-nop";
 
+/// The class path of the jars; without them, the test is skipped.
 fn class_path() -> Option<String> {
     // The directory of fetched jars lacks those that are installed.
     let fetched = std::env::var("DOCENT_JAVA_LIB").unwrap_or_default();
-    let find = |jar: &&str| {
+    let find = |jar| {
         let places = [&*fetched, "/usr/share/java"].map(|place| format!("{place}/{jar}.jar"));
         places.into_iter().find(|path| Path::new(path).exists())
     };
-    let jars: Option<Vec<_>> = JARS.iter().map(find).collect();
+    let jars: Option<Vec<_>> = JARS.split(' ').map(find).collect();
+    if jars.is_none() {
+        skip("Debian's Curator and ZooKeeper jars are not there");
+    }
     Some(jars?.join(":"))
 }
 
@@ -68,9 +63,7 @@ async fn servers() -> Vec<TestingServer> {
 
 #[tokio::test]
 async fn curators_recipes_work() {
-    let Some(class_path) = class_path() else {
-        return skip("curators_recipes_work", "Debian's Curator and ZooKeeper jars are not there");
-    };
+    let Some(class_path) = class_path() else { return };
     let dir = temp_dir("docent-curator");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign/Recipes.java");
     let mut javac = Command::new("javac");
@@ -88,14 +81,13 @@ async fn curators_recipes_work() {
 }
 
 /// An interpreter that has kazoo; without one, the test is skipped.
-async fn python_with_kazoo(test: &str) -> Option<String> {
+async fn python_with_kazoo() -> Option<String> {
     let python = std::env::var("DOCENT_TEST_KAZOO").unwrap_or_else(|_| "python3".to_owned());
     let mut import = Command::new(&python);
     import.args(["-c", "import kazoo"]).stdout(Stdio::null()).stderr(Stdio::null());
     let has_kazoo = import.status().await.is_ok_and(|status| status.success());
     if !has_kazoo {
-        let reason = format!("{python} has no kazoo (DOCENT_TEST_KAZOO names an interpreter)");
-        skip(test, &reason);
+        skip(&format!("{python} has no kazoo (DOCENT_TEST_KAZOO names an interpreter)"));
     }
     has_kazoo.then_some(python)
 }
@@ -103,7 +95,7 @@ async fn python_with_kazoo(test: &str) -> Option<String> {
 /// kazoo's own tests: the permission to change the members, a server that joins and leaves, wrong arguments.
 #[tokio::test]
 async fn kazoos_tests_of_reconfig_pass() {
-    let Some(python) = python_with_kazoo("kazoos_tests_of_reconfig_pass").await else { return };
+    let Some(python) = python_with_kazoo().await else { return };
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign/reconfig.py");
     for version in [Version::V3_6, Version::V3_8, Version::V3_9] {
         let config = Config {
@@ -124,7 +116,7 @@ async fn kazoos_tests_of_reconfig_pass() {
 
 #[tokio::test]
 async fn kazoos_client_and_recipes_work() {
-    let Some(python) = python_with_kazoo("kazoos_client_and_recipes_work").await else { return };
+    let Some(python) = python_with_kazoo().await else { return };
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign/recipes.py");
     for server in servers().await {
         let mut command = Command::new(&python);
@@ -162,9 +154,7 @@ const ZK_CLI: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn javas_command_line_works() {
-    let Some(class_path) = class_path() else {
-        return skip("javas_command_line_works", "Debian's ZooKeeper jars are not there");
-    };
+    let Some(class_path) = class_path() else { return };
     let server = TestingServer::start().await.unwrap();
     let mut java = Command::new("java");
     let main = "org.apache.zookeeper.ZooKeeperMain";
@@ -180,10 +170,7 @@ async fn javas_command_line_works() {
 #[cfg(feature = "sasl")]
 #[tokio::test]
 async fn javas_client_proves_itself_by_sasl() {
-    let test = "javas_client_proves_itself_by_sasl";
-    let Some(class_path) = class_path() else {
-        return skip(test, "Debian's ZooKeeper jars are not there");
-    };
+    let Some(class_path) = class_path() else { return };
     let dir = temp_dir("docent-sasl");
     let sasl_users = [("bob".to_owned(), "bobpw".to_owned())].into();
     let config = Config { sasl_users, sasl_required: true, ..Config::default() };

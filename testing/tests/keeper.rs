@@ -2,10 +2,6 @@
 
 use super::*;
 
-fn bench(version: Version) -> Bench {
-    Bench::new(Config { version, ..Config::default() })
-}
-
 /// ClickHouse Keeper closes the connection after an unknown operation, without a reply (ClickHouse#48141).
 #[test]
 fn a_keeper_closes_the_connection_behind_an_unknown_operation() {

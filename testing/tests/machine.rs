@@ -7,10 +7,6 @@ use docent_protocol::{
 
 use super::*;
 
-fn bench(version: Version) -> Bench {
-    Bench::new(Config { version, ..Config::default() })
-}
-
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -449,30 +445,24 @@ mod any_bytes {
         prop_oneof![-12..110_i32, any::<i32>()]
     }
 
+    /// A frame whose body is a path that decodes, or none, with anything behind it.
+    fn request(path: &'static str) -> impl Strategy<Value = Vec<u8>> {
+        let parts = (op(), any::<i32>(), prop::collection::vec(any::<u8>(), 0..64));
+        parts.prop_map(move |(op, xid, tail)| {
+            let mut body = Vec::new();
+            if !path.is_empty() {
+                docent_protocol::Encode::encode(&Text::new(path), &mut body);
+            }
+            body.extend(tail);
+            let mut out = Vec::new();
+            put_request_parts(&mut out, 1 << 20, xid, op.into(), &RawBody(&body)).unwrap();
+            out
+        })
+    }
+
     fn piece() -> impl Strategy<Value = Vec<u8>> {
-        let frame = (op(), any::<i32>(), prop::collection::vec(any::<u8>(), 0..64)).prop_map(
-            |(op, xid, body)| {
-                let mut out = Vec::new();
-                put_request_parts(&mut out, 1 << 20, xid, op.into(), &RawBody(&body)).unwrap();
-                out
-            },
-        );
-        // A path that decodes, with anything behind it.
-        let pathful = (op(), any::<i32>(), prop::collection::vec(any::<u8>(), 0..40)).prop_map(
-            |(op, xid, tail)| {
-                let mut body = Vec::new();
-                docent_protocol::Encode::encode(&Text::new("/open/x"), &mut body);
-                body.extend(tail);
-                let mut out = Vec::new();
-                put_request_parts(&mut out, 1 << 20, xid, op.into(), &RawBody(&body)).unwrap();
-                out
-            },
-        );
-        prop_oneof![
-            4 => frame,
-            4 => pathful,
-            1 => prop::collection::vec(any::<u8>(), 0..64),
-        ]
+        let bytes = prop::collection::vec(any::<u8>(), 0..64);
+        prop_oneof![4 => request(""), 4 => request("/open/x"), 1 => bytes]
     }
 
     proptest! {

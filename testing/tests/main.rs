@@ -23,9 +23,9 @@ mod support;
 mod tap;
 
 use crate::support::{
-    Answer, DEADLINE, Raw, create,
-    machine::{Bench, Greeting, ms},
-    real_server, unique,
+    Answer, DEADLINE, Random, Raw, create,
+    machine::{Bench, Greeting, bench, ms},
+    number, real_server, unique,
 };
 use docent_protocol::{
     Acl, AddWatchMode, ErrorCode, EventType, OpCode, Perms, Text, WatcherEvent,

@@ -17,27 +17,6 @@ const FAULTS: u64 = 40_000;
 const PEACE: u64 = 20_000;
 const REGISTER: &str = "/register";
 
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % bound
-    }
-
-    fn one_in(&mut self, bound: u64) -> bool {
-        self.below(bound) == 0
-    }
-
-    fn member(&mut self) -> usize {
-        usize::try_from(self.below(MEMBERS as u64)).unwrap()
-    }
-}
-
 /// A request without a reply.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
@@ -72,6 +51,7 @@ struct Bounds {
     written: Duration,
 }
 
+#[derive(Default)]
 struct Client {
     connection: Option<ConnectionId>,
     /// The id and the password, the timeout granted at its creation, and the smallest one granted.
@@ -98,7 +78,7 @@ fn is_writer(at: usize) -> bool {
 
 struct Scenario {
     b: Bench,
-    rng: Rng,
+    rng: Random,
     clients: Vec<Client>,
     text: String,
     /// The sessions that have made their ephemeral node, with their bounds, and when a member has deleted that node.
@@ -119,13 +99,13 @@ struct Scenario {
 
 impl Scenario {
     fn new(seed: u64) -> Self {
-        let mut rng = Rng(seed);
-        let (tick, sync_limit) = [(500, 5), (500, 10), (200, 10), (1000, 5)][rng.below(4) as usize];
+        let mut rng = Random(seed);
+        let (tick, sync_limit) = [(500, 5), (500, 10), (200, 10), (1000, 5)][rng.below(4)];
         let mut b = Bench::new(Config {
             servers: MEMBERS,
-            tick_time: Duration::from_millis(tick),
+            tick_time: ms(tick),
             sync_limit,
-            min_session_timeout: Some(Duration::from_millis(500)),
+            min_session_timeout: Some(ms(500)),
             read_only_mode_enabled: rng.one_in(2),
             seed,
             ..Config::default()
@@ -134,22 +114,7 @@ impl Scenario {
         for path in [REGISTER, "/log", "/e"] {
             assert_eq!(b.create(id, path, 0), ErrorCode::Ok);
         }
-        let clients = (0..CLIENTS).map(|_| Client {
-            connection: None,
-            session: None,
-            timeout: Duration::ZERO,
-            member: 0,
-            since: Duration::ZERO,
-            is_joining: false,
-            has_node: false,
-            pending: VecDeque::new(),
-            next_xid: 1,
-            next_ping: Duration::ZERO,
-            last_zxid: 0,
-            version: 0,
-            bounds: Bounds::default(),
-        });
-        let clients = clients.collect();
+        let clients = (0..CLIENTS).map(|_| Client { next_xid: 1, ..Client::default() }).collect();
         Self {
             b,
             rng,
@@ -172,7 +137,7 @@ impl Scenario {
     }
 
     fn run(&mut self) {
-        while self.b.now < Duration::from_millis(FAULTS) {
+        while self.b.now < ms(FAULTS) {
             if self.rng.one_in(12) {
                 self.fault();
             }
@@ -184,7 +149,7 @@ impl Scenario {
             self.b.machine.start_member(self.b.now, member);
             self.b.machine.set_lag(self.b.now, member, false);
         }
-        while self.b.now < Duration::from_millis(FAULTS + PEACE) {
+        while self.b.now < ms(FAULTS + PEACE) {
             self.step();
         }
         self.end();
@@ -192,7 +157,7 @@ impl Scenario {
 
     fn fault(&mut self) {
         self.faults += 1;
-        let (member, other) = (self.rng.member(), self.rng.member());
+        let (member, other) = (self.rng.below(MEMBERS), self.rng.below(MEMBERS));
         let now = self.b.now;
         let text = match self.rng.below(10) {
             0 => {
@@ -241,7 +206,7 @@ impl Scenario {
 
     fn step(&mut self) {
         let millis = self.rng.below(80) + 1;
-        self.b.advance(Duration::from_millis(millis));
+        self.b.advance(ms(millis as u64));
         for at in 0..CLIENTS {
             self.receive(at);
             self.act(at);
@@ -259,8 +224,8 @@ impl Scenario {
                     continue;
                 }
                 self.deleted.insert(*gone, self.b.now);
-                let _ =
-                    writeln!(self.text, "{:>7} node of {gone:x} deleted", self.b.now.as_millis());
+                let now = self.b.now.as_millis();
+                let _ = writeln!(self.text, "{now:>7} node of {gone:x} deleted");
             }
             self.seen[member] = owners;
         }
@@ -280,13 +245,19 @@ impl Scenario {
         }
     }
 
-    fn send(&mut self, at: usize, what: What) {
+    /// Notes a request that is sent now. Returns its connection and its xid.
+    fn note_request(&mut self, at: usize, what: What) -> (ConnectionId, i32) {
         let client = &mut self.clients[at];
         let xid = if what == What::Ping { -2 } else { client.next_xid };
         client.next_xid += 1;
         let to_leader = self.b.machine.role(client.member) == Role::Leader;
         client.pending.push_back(Sent { xid, what, at: self.b.now, to_leader });
-        let (b, id) = (&mut self.b, client.connection.unwrap());
+        (client.connection.unwrap(), xid)
+    }
+
+    fn send(&mut self, at: usize, what: What) {
+        let (id, xid) = self.note_request(at, what);
+        let b = &mut self.b;
         let path = REGISTER.into();
         match what {
             What::Ping => b.send(id, xid, OpCode::Ping, &RawBody(&[])),
@@ -333,7 +304,7 @@ impl Scenario {
     }
 
     fn connect(&mut self, at: usize) {
-        let member = self.rng.member();
+        let member = self.rng.below(MEMBERS);
         let peer = std::net::Ipv4Addr::LOCALHOST.into();
         let Some(id) = self.b.machine.handle_connect(self.b.now, member, peer) else { return };
         // Always the same timeout: with another one, a resumption whose reply is lost would shorten the session
@@ -366,7 +337,7 @@ impl Scenario {
                 self.disconnect(at);
             }
             Greeting::Session { id, passwd, time_out, .. } => {
-                let timeout = Duration::from_millis(u64::try_from(time_out).unwrap());
+                let timeout = ms(u64::try_from(time_out).unwrap());
                 client.is_joining = false;
                 client.next_ping = self.b.now;
                 let is_new = client.session.is_none();
@@ -381,12 +352,7 @@ impl Scenario {
                 let text = format!("{at} has {id:x} on {}, {time_out} ms", client.member);
                 if is_new {
                     // The first request of the connection creates the session's node.
-                    let connection = client.connection.unwrap();
-                    let to_leader = self.b.machine.role(client.member) == Role::Leader;
-                    let (xid, what) = (client.next_xid, What::Append);
-                    client.next_xid += 1;
-                    let now = self.b.now;
-                    client.pending.push_back(Sent { xid, what, at: now, to_leader });
+                    let (connection, xid) = self.note_request(at, What::Append);
                     let node = format!("/e/{id:x}");
                     self.b.send(connection, xid, OpCode::Create, &create(&node, b"", 1));
                 }
@@ -517,10 +483,6 @@ fn owners(b: &mut Bench, member: usize) -> Option<BTreeSet<i64>> {
     let (nodes, _) = nodes.split_once("Connections dump").unwrap();
     let ids = nodes.lines().filter_map(|line| line.strip_suffix(':')?.strip_prefix("0x"));
     Some(ids.map(|id| i64::from_str_radix(id, 16).unwrap()).collect())
-}
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
 #[test]

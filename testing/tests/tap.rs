@@ -17,17 +17,17 @@ fn delete(path: &str) -> operation::Delete<'_> {
 }
 
 /// Runs a test in front of the embedded server, and of a real one if there is one.
-async fn on_every_server(test: &str, body: impl AsyncFn(Tap)) {
+async fn on_every_server(body: impl AsyncFn(Tap)) {
     let embedded = TestingServer::start().await.unwrap();
     body(embedded.tap().await.unwrap()).await;
-    if let Some(server) = real_server(test) {
+    if let Some(server) = real_server() {
         body(Tap::start(&server).await.unwrap()).await;
     }
 }
 
 #[tokio::test]
 async fn frames_of_both_directions_are_shown_in_the_reference_form() {
-    on_every_server("frames_of_both_directions_are_shown_in_the_reference_form", async |tap| {
+    on_every_server(async |tap| {
         let root = unique("tap");
         let (a, b) = (tap.client("A").await.unwrap(), tap.client("B").await.unwrap());
         let mut raw_a = Raw::connect(&a.connect_string()).await;
@@ -71,7 +71,7 @@ A <- delete OK
 /// The reply is lost, its effect is not.
 #[tokio::test]
 async fn drop_reply_cuts_after_the_effect_and_drop_before_without_one() {
-    on_every_server("drop_reply_cuts_after_the_effect_and_drop_before_without_one", async |tap| {
+    on_every_server(async |tap| {
         let (kept, lost) = (unique("kept"), unique("lost"));
         for (fault, path) in [
             (Fault::drop_reply(OpCode::Create2), &kept),
@@ -100,7 +100,7 @@ async fn drop_reply_cuts_after_the_effect_and_drop_before_without_one() {
 // before a search in the background.
 #[tokio::test]
 async fn the_delays_in_progress_can_be_ended() {
-    on_every_server("the_delays_in_progress_can_be_ended", async |tap| {
+    on_every_server(async |tap| {
         let mut raw = Raw::connect(&tap.connect_string()).await;
         let longer = DEADLINE * 10;
         for (fault, is_held) in [
@@ -126,7 +126,7 @@ async fn the_delays_in_progress_can_be_ended() {
 /// Refused by the system while closed; the same port serves again afterwards.
 #[tokio::test]
 async fn a_refused_port_comes_back() {
-    on_every_server("a_refused_port_comes_back", async |tap| {
+    on_every_server(async |tap| {
         let a = tap.client("A").await.unwrap();
         let mut raw = Raw::connect(&a.connect_string()).await;
         a.refuse().await.unwrap();
@@ -142,7 +142,7 @@ async fn a_refused_port_comes_back() {
 
 #[tokio::test]
 async fn cuts_hit_now_or_after_a_number_of_bytes_even_inside_a_frame() {
-    on_every_server("cuts_hit_now_or_after_a_number_of_bytes_even_inside_a_frame", async |tap| {
+    on_every_server(async |tap| {
         let a = tap.client("A").await.unwrap();
         let mut raw = Raw::connect(&a.connect_string()).await;
         a.cut();
@@ -160,7 +160,7 @@ async fn cuts_hit_now_or_after_a_number_of_bytes_even_inside_a_frame() {
 /// Only the last records are kept, numbers go on, and a subscription skips dropped ones.
 #[tokio::test]
 async fn a_tap_keeps_as_much_as_configured() {
-    on_every_server("a_tap_keeps_as_much_as_configured", async |tap| {
+    on_every_server(async |tap| {
         let mut records = tap.subscribe();
         tap.keep(3);
         (0..10).for_each(|number| tap.note(&format!("note {number}")));

@@ -10,8 +10,9 @@ use std::{
 };
 
 use docent_session::{
+    Config,
     config::Host,
-    runtime::{Connecting, Transport},
+    runtime::{Clock, Connecting, Transport},
 };
 use docent_testing::TestingServer;
 use tokio::{
@@ -35,6 +36,11 @@ impl InProcess {
     /// From now on, each reply takes this long.
     pub(crate) fn set_latency(&self, latency: Duration) {
         *self.latency.lock().unwrap() = latency;
+    }
+
+    /// The settings of a client with these connections.
+    pub(crate) fn config(self) -> Config {
+        Config::new("in-process:2181").unwrap().with_clock(Clock::tokio()).with_transport(self)
     }
 
     pub(crate) fn with_latency(self, latency: Duration) -> Self {

@@ -36,6 +36,12 @@ impl World {
         Self::with(server::Config::default()).await
     }
 
+    async fn with_client() -> (Self, Client) {
+        let world = Self::new().await;
+        let client = world.client().await;
+        (world, client)
+    }
+
     async fn with(config: server::Config) -> Self {
         let server = Arc::new(TestingServer::start_with(config).await.unwrap());
         Self { server, clock: Clock::tokio() }
@@ -44,8 +50,7 @@ impl World {
     /// The settings of a client whose replies take some time.
     fn config_with(&self, latency: Duration) -> Config {
         let transport = InProcess::new(&self.server).with_latency(latency);
-        let config = Config::new("in-process:2181").unwrap().with_clock(self.clock.clone());
-        config.with_transport(transport).with_session_timeout(T)
+        transport.config().with_clock(self.clock.clone()).with_session_timeout(T)
     }
 
     fn config(&self) -> Config {

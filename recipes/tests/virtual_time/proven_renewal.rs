@@ -49,8 +49,7 @@ async fn hold(client: &Client, path: &str, every: Duration) -> LockGuard {
 #[tokio::test(start_paused = true)]
 async fn any_interval_of_renewals_keeps_the_bound_ahead() {
     for every in [Duration::ZERO, Duration::from_millis(1), EVERY, T / 2, T * 4, Duration::MAX] {
-        let world = World::new().await;
-        let client = world.client().await;
+        let (world, client) = World::with_client().await;
         let guard = hold(&client, PATH, every).await;
         world.sleep_proven(&guard, MINUTE).await;
         // From one per half of the session timeout to one per tenth of it.
@@ -63,8 +62,7 @@ async fn any_interval_of_renewals_keeps_the_bound_ahead() {
 /// The holds of a client share their reconnects, whatever their intervals are.
 #[tokio::test(start_paused = true)]
 async fn many_holds_reconnect_no_more_often_than_one() {
-    let world = World::new().await;
-    let client = world.client().await;
+    let (world, client) = World::with_client().await;
     let mut guards = Vec::new();
     for number in 0..50 {
         let every = T / 10 + Duration::from_millis(number * 48);
@@ -321,8 +319,7 @@ impl AclProvider for LockNodesUnread {
 /// The check needs the permission to read the node.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_without_permission_costs_no_more_than_one_with_it() {
-    let world = World::new().await;
-    let client = world.client().await;
+    let (world, client) = World::with_client().await;
     // The bound of the session's creation passes first: without it, no renewal ends the attempts.
     sleep(T).await;
     let options = options().with_proven_renewal(EVERY).with_acl_provider(LockNodesUnread);

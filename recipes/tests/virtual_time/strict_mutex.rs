@@ -8,7 +8,10 @@ use docent_recipes::{
     locks::{InterProcessMutex, LockGuard, StrictMutex},
 };
 use docent_session::{Client, CreateOptions, runtime::Instant};
-use tokio::time::{sleep, timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 
 use crate::{T, World, options, support::InProcess};
 
@@ -38,6 +41,18 @@ fn mutex(client: &Client) -> StrictMutex {
     StrictMutex::with_options(client, PATH, options()).unwrap()
 }
 
+/// Acquires the mutex beside the test.
+fn waits(mutex: &StrictMutex) -> JoinHandle<LockGuard> {
+    let mutex = mutex.clone();
+    tokio::spawn(async move { mutex.acquire().await.unwrap() })
+}
+
+async fn until_two_contend(mutex: &StrictMutex) {
+    while mutex.participants().await.unwrap().len() < 2 {
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
 // Case (Strict mutexes): a release: no wait.
 #[tokio::test(start_paused = true)]
 async fn a_released_strict_lock_is_acquired_without_a_wait() {
@@ -49,13 +64,8 @@ async fn a_released_strict_lock_is_acquired_without_a_wait() {
         assert!(first.is_held() && a.is_acquired_in_this_process());
         let token = first.fencing_token().await.unwrap();
         assert!(world.record().await.contains(&format!(" held token={token} claim_ms=6000 ")));
-        let waiting = tokio::spawn({
-            let b = b.clone();
-            async move { b.acquire().await.unwrap() }
-        });
-        while a.participants().await.unwrap().len() < 2 {
-            sleep(Duration::from_millis(1)).await;
-        }
+        let waiting = waits(&b);
+        until_two_contend(&a).await;
         let start = world.clock.now();
         if round % 2 == 0 {
             first.release().await.unwrap();
@@ -81,10 +91,7 @@ async fn a_rival_of_a_lost_hold_waits_for_its_claim() {
     let (a, b) = (mutex(&world.client().await), mutex(&world.client().await));
     for _ in 0..3 {
         let lost = a.acquire().await.unwrap();
-        let waiting = tokio::spawn({
-            let b = b.clone();
-            async move { b.acquire().await.unwrap() }
-        });
+        let waiting = waits(&b);
         sleep(Duration::from_secs(20)).await;
         assert!(lost.is_held(), "renewed");
         let proven_until = lost.proven_until();
@@ -125,8 +132,7 @@ async fn a_deleted_lock_node_ends_the_strict_hold_and_the_rival_waits_all_the_sa
     let guard = mutex(&a).acquire().await.unwrap();
     let deleted = world.clock.now();
     b.delete(guard.path(), None).await.unwrap();
-    let rival = mutex(&b);
-    let waiting = tokio::spawn(async move { rival.acquire().await.unwrap() });
+    let waiting = waits(&mutex(&b));
     // Nothing watches the node: the renewal finds it gone.
     timeout(T / 2, guard.lost()).await.expect("found by the renewal");
     assert_eq!(guard.proven_until(), Instant::ZERO);
@@ -139,8 +145,7 @@ async fn a_deleted_lock_node_ends_the_strict_hold_and_the_rival_waits_all_the_sa
 /// A silent server renews nothing: the hold ends at its proven bound, and a late reply does not revive it.
 #[tokio::test(start_paused = true)]
 async fn a_strict_hold_ends_at_its_proven_bound_and_is_never_revived() {
-    let world = World::new().await;
-    let client = world.client().await;
+    let (world, client) = World::with_client().await;
     let guard = mutex(&client).acquire().await.unwrap();
     sleep(Duration::from_secs(9)).await;
     let token = guard.cancellation_token();
@@ -168,8 +173,7 @@ async fn a_strict_hold_ends_at_its_proven_bound_and_is_never_revived() {
 // Case (Strict mutexes): a renewal wakes no waiter.
 #[tokio::test(start_paused = true)]
 async fn an_idle_strict_hold_sends_three_renewals_per_claim() {
-    let world = World::new().await;
-    let client = world.client().await;
+    let (world, client) = World::with_client().await;
     let guard = mutex(&client).acquire().await.unwrap();
     let watched = world.client().await;
     let (_, mut watcher) = watched.get_data_and_watch(guard.path()).await.unwrap();
@@ -214,9 +218,8 @@ async fn a_rival_whose_session_ends_waits_once() {
     let lost = mutex(&world.client().await).acquire().await.unwrap();
     world.expire(&lost);
     let client = world.client().await;
-    let rival = mutex(&client);
     let start = world.clock.now();
-    let waiting = tokio::spawn(async move { rival.acquire().await.unwrap() });
+    let waiting = waits(&mutex(&client));
     sleep(T / 2).await;
     let session = client.session().unwrap().session_id();
     assert!(world.server.expire_session(session));
@@ -230,8 +233,7 @@ async fn a_rival_whose_session_ends_waits_once() {
 // Case (Strict mutexes): nodes of other recipes.
 #[tokio::test(start_paused = true)]
 async fn a_strict_mutex_refuses_the_nodes_of_other_recipes() {
-    let world = World::new().await;
-    let client = world.client().await;
+    let (world, client) = World::with_client().await;
     let strict = mutex(&client);
     strict.acquire().await.unwrap().release().await.unwrap();
     let plain = InterProcessMutex::new(&client, PATH).unwrap();
@@ -253,12 +255,9 @@ async fn a_strict_mutex_refuses_the_nodes_of_other_recipes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_strict_mutex_replaces_no_record_that_it_cannot_read() {
-    let world = World::new().await;
-    let client = world.client().await;
-    client
-        .create(PATH, b"10.0.0.1", CreateOptions::new(CreateMode::Persistent).with_parents())
-        .await
-        .unwrap();
+    let (world, client) = World::with_client().await;
+    let options = CreateOptions::new(CreateMode::Persistent).with_parents();
+    client.create(PATH, b"10.0.0.1", options).await.unwrap();
     for (data, kind) in [
         (&b"10.0.0.1"[..], ErrorKind::ForeignNode),
         (b"", ErrorKind::ForeignNode),
@@ -277,8 +276,7 @@ async fn a_strict_mutex_replaces_no_record_that_it_cannot_read() {
 // bound ahead.
 #[tokio::test(start_paused = true)]
 async fn a_changed_record_ends_the_hold() {
-    let world = World::new().await;
-    let client = world.client().await;
+    let (world, client) = World::with_client().await;
     let guard = mutex(&client).acquire().await.unwrap();
     let token = guard.fencing_token().await.unwrap();
     let data = format!("docent-strict-mutex/1 free token={token}");
@@ -296,14 +294,11 @@ async fn a_changed_record_ends_the_hold() {
 // Case (Strict mutexes): the queue out of order: tokens rise all the same.
 #[tokio::test(start_paused = true)]
 async fn tokens_rise_from_record_to_record() {
-    let world = World::new().await;
-    let client = world.client().await;
+    let (world, client) = World::with_client().await;
     let (first, second) = (mutex(&client), mutex(&client));
     let held = first.acquire().await.unwrap();
-    let waiting = tokio::spawn(async move { second.acquire().await.unwrap() });
-    while first.participants().await.unwrap().len() < 2 {
-        sleep(Duration::from_millis(1)).await;
-    }
+    let waiting = waits(&second);
+    until_two_contend(&first).await;
     client.create("/later", b"", CreateMode::Persistent).await.unwrap();
     let token = world.server.machine(|machine, _| machine.last_zxid());
     let data = format!("docent-strict-mutex/1 free token={token}");
@@ -319,12 +314,9 @@ async fn tokens_rise_from_record_to_record() {
 // acquire fail with `NoNode`, after a wait for a holder that is elsewhere.
 #[tokio::test(start_paused = true)]
 async fn a_record_of_another_ensemble_is_refused_until_it_is_deleted() {
-    let world = World::new().await;
-    let client = world.client().await;
-    client
-        .create(PATH, b"", CreateOptions::new(CreateMode::Persistent).with_parents())
-        .await
-        .unwrap();
+    let (world, client) = World::with_client().await;
+    let options = CreateOptions::new(CreateMode::Persistent).with_parents();
+    client.create(PATH, b"", options).await.unwrap();
     for rest in
         ["free token=99999999999", "held token=99999999999 claim_ms=6000 session=0x1 node=a"]
     {

@@ -20,6 +20,10 @@ pub(crate) struct Bench {
     received: BTreeMap<ConnectionId, VecDeque<Vec<u8>>>,
 }
 
+pub(crate) fn bench(version: Version) -> Bench {
+    Bench::new(Config { version, ..Config::default() })
+}
+
 /// The response to a ConnectRequest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Greeting {

@@ -14,16 +14,18 @@ use super::*;
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The real server to test against; `None`, which reports the skip, if there is none.
-pub(crate) fn real_server(test: &str) -> Option<String> {
-    if let Ok(server) = std::env::var("DOCENT_TEST_CONNECT") {
-        return Some(server);
+pub(crate) fn real_server() -> Option<String> {
+    let server = std::env::var("DOCENT_TEST_CONNECT").ok();
+    if server.is_none() {
+        skip("DOCENT_TEST_CONNECT is not set (host:port of a real ZooKeeper)");
     }
-    skip(test, "DOCENT_TEST_CONNECT is not set (host:port of a real ZooKeeper)");
-    None
+    server
 }
 
-/// Reports that a test is skipped, and notes it in the file that `DOCENT_TEST_SKIPS` names.
-pub(crate) fn skip(test: &str, reason: &str) {
+/// Reports that the current test is skipped, and notes it in the file that `DOCENT_TEST_SKIPS` names.
+pub(crate) fn skip(reason: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
     // Not eprintln!, which is captured and dropped when a test passes.
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
     if let Some(file) = std::env::var_os("DOCENT_TEST_SKIPS") {
@@ -40,6 +42,36 @@ pub(crate) fn unique(name: &str) -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("/{name}-{}-{}-{number}", std::process::id(), since.as_micros())
+}
+
+/// The number in an environment variable.
+pub(crate) fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// SplitMix64: the same numbers on every platform.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    pub(crate) fn one_in(&mut self, chances: usize) -> bool {
+        self.below(chances) == 0
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
 }
 
 /// A connection that only sends and reads frames.
