@@ -8,7 +8,7 @@ use xtask::{
     workspace::{cargo, root},
 };
 
-use crate::packages;
+use crate::{packages, sim};
 
 /// The programs of the lock services, and the Debian packages that contain them.
 const PROGRAMS: [(&str, &str); 7] = [
@@ -57,6 +57,5 @@ fn start(features: Option<&str>, arguments: &[&str]) -> Result<ExitCode> {
     build.current_dir(&directory).args(["build", "--release", "--quiet", "--bin", "bench"]);
     build.args(features.map(|features| format!("--features={features}")));
     run_to_end(build.env_remove("CARGO_TARGET_DIR"))?;
-    let status = Command::new(directory.join("target/release/bench")).args(arguments).status()?;
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    sim::code(Command::new(directory.join("target/release/bench")).args(arguments).status()?)
 }

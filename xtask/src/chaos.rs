@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use xtask::Result;
 use xtask::workspace::{build, root};
 
-use crate::packages;
+use crate::{packages, sim};
 
 /// Passes the arguments and the exit code through.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
@@ -14,9 +14,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     if !arguments.iter().any(|argument| argument == "--plan") {
         check(&program)?;
     }
-    let status = Command::new(program).args(arguments).status()?;
-    let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+    sim::code(Command::new(program).args(arguments).status()?)
 }
 
 /// Fails with what a run needs and this machine lacks.

@@ -46,21 +46,10 @@ pub fn example(name: &str) -> Result<PathBuf> {
 
 fn build(name: &str, profile: &Path) -> Result<()> {
     let target = profile.parent().ok_or("a test program outside target")?;
+    let packages = ["docent", "docent-tests", "docent-discovery", "docent-ported"];
     let mut command = cargo();
-    command.args([
-        "build",
-        "--quiet",
-        "--package",
-        "docent",
-        "--package",
-        "docent-tests",
-        "--package",
-        "docent-discovery",
-        "--package",
-        "docent-ported",
-        "--example",
-        name,
-    ]);
+    command.args(["build", "--quiet", "--example", name]);
+    command.args(packages.iter().flat_map(|package| ["--package", package]));
     command.arg("--target-dir").arg(target);
     match profile.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => {}

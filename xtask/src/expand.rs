@@ -7,7 +7,7 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
-use crate::{Result, workspace::cargo};
+use crate::{Result, command::output, workspace::cargo};
 
 /// The variable that makes `xtask` a wrapper of rustc, which also writes the expanded source of libraries.
 const EXPAND: &str = "DOCENT_XTASK_EXPAND";
@@ -26,23 +26,15 @@ pub fn expand(packages: &[&str]) -> Result<Vec<PathBuf>> {
     let target = test.ancestors().nth(3).ok_or("a test program outside target")?;
     let mut build = cargo();
     build.args(["build", "--quiet", "--package", "xtask"]);
-    run(&mut build, target)?;
+    output(build.arg("--target-dir").arg(target).stdin(Stdio::null()))?;
     let wrapper = target.join("debug").join(format!("xtask{}", env::consts::EXE_SUFFIX));
     let mut check = cargo();
     check.args(["check", "--quiet", "--lib", "--all-features"]);
     check.args(packages.iter().flat_map(|package| ["--package", package]));
     check.env("RUSTC_WORKSPACE_WRAPPER", wrapper).env(EXPAND, "1");
-    run(&mut check, target)?;
+    output(check.arg("--target-dir").arg(target).stdin(Stdio::null()))?;
     let directory = target.join("debug/deps");
     Ok(packages.iter().map(|package| file(&directory, &package.replace('-', "_"))).collect())
-}
-
-fn run(command: &mut Command, target: &Path) -> Result<()> {
-    let output = command.arg("--target-dir").arg(target).stdin(Stdio::null()).output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!("{command:?}:\n{}", String::from_utf8_lossy(&output.stderr)).into())
 }
 
 /// The file with the expanded source of a crate.

@@ -6,43 +6,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use crate::Result;
 use crate::workspace::target;
+use crate::{Result, command::output};
 
 /// The directory of Debian's jars; `DOCENT_JAVA_LIB` overrides it.
 const DEBIAN_JARS: &str = "/usr/share/java";
 
 /// The jars that a server and a Curator client need.
-const REQUIRED_JARS: [&str; 8] = [
-    "zookeeper",
-    "zookeeper-jute",
-    "curator-client",
-    "curator-framework",
-    "curator-recipes",
-    "curator-x-discovery",
-    "guava",
-    "slf4j-api",
-];
+const REQUIRED_JARS: &str = "zookeeper zookeeper-jute curator-client curator-framework \
+    curator-recipes curator-x-discovery guava slf4j-api";
 
 /// The jars that some versions and settings (metrics, netty, TLS, snapshots compressed with snappy) need in addition.
-const OPTIONAL_JARS: [&str; 16] = [
-    "slf4j-simple",
-    "netty-buffer",
-    "netty-codec",
-    "netty-common",
-    "netty-handler",
-    "netty-resolver",
-    "netty-transport",
-    "netty-transport-native-epoll",
-    "netty-transport-native-unix-common",
-    "snappy-java",
-    "metrics-core",
-    "commons-io",
-    "commons-cli",
-    "jackson-annotations",
-    "jackson-core",
-    "jackson-databind",
-];
+const OPTIONAL_JARS: &str = "slf4j-simple netty-buffer netty-codec netty-common netty-handler \
+    netty-resolver netty-transport netty-transport-native-epoll netty-transport-native-unix-common \
+    snappy-java metrics-core commons-io commons-cli jackson-annotations jackson-core jackson-databind";
 
 /// The programs and the class path of a Java installation.
 #[derive(Debug, Clone)]
@@ -58,12 +35,12 @@ impl Java {
         let directory = env::var_os("DOCENT_JAVA_LIB").unwrap_or_else(|| DEBIAN_JARS.into());
         let directory = PathBuf::from(directory);
         let mut jars = Vec::new();
-        for name in REQUIRED_JARS {
+        for name in REQUIRED_JARS.split(' ') {
             jars.push(jar(&directory, name).ok_or_else(|| {
                 format!("{name}.jar is not in {} (DOCENT_JAVA_LIB)", directory.display())
             })?);
         }
-        jars.extend(OPTIONAL_JARS.iter().filter_map(|name| jar(&directory, name)));
+        jars.extend(OPTIONAL_JARS.split(' ').filter_map(|name| jar(&directory, name)));
         Self::with_class_path(env::join_paths(jars)?)
     }
 
@@ -104,26 +81,11 @@ impl Java {
 
         fs::create_dir_all(&compiled)?;
         let unfinished = crate::TemporaryDirectory::new_in(&compiled, "javac")?;
-        let output = Command::new(&self.javac)
-            .args([
-                "-Xlint:all,-processing,-path,-classfile",
-                "-Werror",
-                "-proc:none",
-                "-encoding",
-                "UTF-8",
-                "-cp",
-            ])
-            .arg(&self.class_path)
-            .arg("-sourcepath")
-            .arg(home)
-            .arg("-d")
-            .arg(unfinished.path())
-            .arg(source)
-            .output()?;
-        if !output.status.success() {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("javac {}: {}\n{errors}", source.display(), output.status).into());
-        }
+        let mut javac = Command::new(&self.javac);
+        let strict = "-Xlint:all,-processing,-path,-classfile -Werror -proc:none -encoding UTF-8";
+        javac.args(strict.split(' ')).arg("-cp").arg(&self.class_path);
+        javac.arg("-sourcepath").arg(home).arg("-d").arg(unfinished.path()).arg(source);
+        output(&mut javac)?;
         // Fails if a concurrent run or test has created the directory.
         let _ = fs::rename(unfinished.path(), &classes);
         if classes.is_dir() { Ok(classes) } else { Err("the compiled classes were removed".into()) }

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::command::find;
+use crate::command::{find, output};
 use crate::{KeptPort, Result};
 
 /// The realm of all tests.
@@ -153,16 +153,9 @@ impl Kdc {
     /// Runs a program of Kerberos with the files of this realm.
     pub fn run(&self, name: &str, arguments: &[&str]) -> Result<()> {
         let program = find(name).ok_or_else(|| format!("{name} is not installed"))?;
-        let output = Command::new(program)
-            .args(arguments)
-            .envs(Self::environment(&self.directory))
-            .stdin(Stdio::null())
-            .output()?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let error = String::from_utf8_lossy(&output.stderr);
-        Err(format!("{name} {}: {}: {error}", arguments.join(" "), output.status).into())
+        let mut command = Command::new(program);
+        command.args(arguments).envs(Self::environment(&self.directory)).stdin(Stdio::null());
+        output(&mut command).map(drop)
     }
 
     /// Returns the number of tickets that the KDC has issued for one kind of request: `AS_REQ`, which uses a key, or

@@ -50,7 +50,7 @@ struct Tests {
     features: &'static str,
     /// The second round: a package, and arguments of `cargo test`.
     second: &'static str,
-    arguments: &'static [&'static str],
+    arguments: &'static str,
 }
 
 const TESTS: [Tests; 3] = [
@@ -59,14 +59,14 @@ const TESTS: [Tests; 3] = [
         package: "docent-protocol",
         features: "",
         second: "docent-protocol",
-        arguments: &["--lib", "--tests"],
+        arguments: "--lib --tests",
     },
     Tests {
         directory: "session/",
         package: "docent-session",
         features: "docent-session/sasl",
         second: "docent-session",
-        arguments: &["--lib", "--tests", "--features=docent-session/sasl"],
+        arguments: "--lib --tests --features=docent-session/sasl",
     },
     Tests {
         directory: "recipes/",
@@ -74,15 +74,7 @@ const TESTS: [Tests; 3] = [
         features: "",
         second: "docent-tests",
         // The skipped tests need Java, or minutes for each mutant.
-        arguments: &[
-            "--test",
-            "locks",
-            "--test",
-            "parity",
-            "--",
-            "--skip=interop::",
-            "--skip=killed_server::",
-        ],
+        arguments: "--test locks --test parity -- --skip=interop:: --skip=killed_server::",
     },
 ];
 
@@ -146,7 +138,7 @@ impl Tests {
         // which may not have them.
         let limit = self.unmutated()? * 5 + MIN_SECOND_TIMEOUT;
         command.args(["--iterate", "--baseline", "skip", "--timeout"]);
-        command.arg(limit.as_secs().to_string()).arg("--").args(self.arguments);
+        command.arg(limit.as_secs().to_string()).arg("--").args(self.arguments.split(' '));
         has_survivors(&mut command, &[2])
     }
 
@@ -155,7 +147,7 @@ impl Tests {
         let test = |build_only: bool| {
             let mut command = cargo();
             command.args(["test", "--package", self.second]);
-            command.args(build_only.then_some("--no-run")).args(self.arguments);
+            command.args(build_only.then_some("--no-run")).args(self.arguments.split(' '));
             run_to_end(command.stdin(Stdio::null()).stdout(Stdio::null()))
         };
         test(true)?;

@@ -233,7 +233,7 @@ async fn a_rival_whose_session_ends_waits_once() {
 // Case (Strict mutexes): nodes of other recipes.
 #[tokio::test(start_paused = true)]
 async fn a_strict_mutex_refuses_the_nodes_of_other_recipes() {
-    let (world, client) = World::with_client().await;
+    let (_world, client) = World::with_client().await;
     let strict = mutex(&client);
     strict.acquire().await.unwrap().release().await.unwrap();
     let plain = InterProcessMutex::new(&client, PATH).unwrap();
@@ -255,7 +255,7 @@ async fn a_strict_mutex_refuses_the_nodes_of_other_recipes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_strict_mutex_replaces_no_record_that_it_cannot_read() {
-    let (world, client) = World::with_client().await;
+    let (_world, client) = World::with_client().await;
     let options = CreateOptions::new(CreateMode::Persistent).with_parents();
     client.create(PATH, b"10.0.0.1", options).await.unwrap();
     for (data, kind) in [
@@ -276,7 +276,7 @@ async fn a_strict_mutex_replaces_no_record_that_it_cannot_read() {
 // bound ahead.
 #[tokio::test(start_paused = true)]
 async fn a_changed_record_ends_the_hold() {
-    let (world, client) = World::with_client().await;
+    let (_world, client) = World::with_client().await;
     let guard = mutex(&client).acquire().await.unwrap();
     let token = guard.fencing_token().await.unwrap();
     let data = format!("docent-strict-mutex/1 free token={token}");
