@@ -47,19 +47,6 @@ async fn a_close_behind_slow_answers_waits_for_them() {
     }
 }
 
-/// The connection breaks during closeSession: the session may still exist.
-#[tokio::test(start_paused = true)]
-async fn a_close_whose_answer_is_lost_is_sent_again() {
-    let (client, mut conn, mut net) = connected().await;
-    let close = client.close();
-    assert_eq!(conn.request().await.1, "CloseSession");
-    drop(conn);
-    let (mut conn, asked) = net.serve(7).await;
-    assert_eq!(asked.session_id, 7);
-    conn.confirm_close().await;
-    within_limit("close", close).await.unwrap();
-}
-
 /// Listeners from before and after the end complete, whether or not a clone of the client is alive.
 // Case (Found in docent itself): after `close`, listeners of the state waited for ever, and the
 // state said connected.

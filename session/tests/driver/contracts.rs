@@ -70,24 +70,6 @@ async fn a_dropped_watch_response_leaves_no_watch_behind() {
     assert_eq!(pending_and_watches(&client), (0, 0));
 }
 
-/// The next connection does not read the rest of a broken stream, and the requests queued behind it do not count as
-/// sent.
-// Case (Failure cases, 3): invalid lengths.
-#[tokio::test(start_paused = true)]
-async fn rubbish_breaks_one_connection_only() {
-    for rubbish in [&[0xFF; 8][..], &[0, 0, 0, 3, 1, 2, 3], &[0x7F, 0xFF, 0xFF, 0xFF, 0, 0]] {
-        let (client, mut conn, mut net) = connected().await;
-        conn.send_bytes(rubbish).await;
-        drop(conn);
-        let (mut conn, asked) = net.serve(7).await;
-        assert_eq!(asked.session_id, 7);
-        let call = client.get_data("/after");
-        conn.answer_data(b"fine").await;
-        assert_eq!(within_limit("its answer", call).await.unwrap().data, "fine", "{rubbish:?}");
-        assert_eq!(net.attempts(), 2);
-    }
-}
-
 // Case (Contracts of a call): the last client is dropped.
 #[tokio::test(start_paused = true)]
 async fn the_last_clone_closes_the_session() {
@@ -123,17 +105,6 @@ async fn after_close_everything_is_refused_at_once() {
         ErrorKind::Closed,
         "a closed client is not connected"
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_that_closes_first_fails_each_call_once() {
-    let (client, mut conn, _net) = connected().await;
-    let call = client.create("/a", b"", CreateMode::Persistent);
-    let close = client.close();
-    conn.request().await;
-    drop(conn);
-    assert_eq!(refusal(within_limit("create", call).await), LOST);
-    assert_eq!(refusal(within_limit("close", close).await), LOST);
 }
 
 /// The runtime of the client ends; its callers run on another one.

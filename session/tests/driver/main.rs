@@ -37,7 +37,7 @@ mod support;
 mod timeouts;
 
 use docent_protocol::{
-    AddWatchMode, CreateMode, ErrorCode, EventType, KeeperState, OpCode, Stat,
+    AddWatchMode, CreateMode, ErrorCode, EventType, OpCode, Stat,
     connect::ConnectResponse,
     frame,
     jute::Reader,

@@ -3,65 +3,6 @@
 use super::*;
 use crate::support::*;
 
-// Case (What broke other clients): a reconnect ends the task.
-// Case (Failure cases, 12): an event before the reply to setWatches.
-#[tokio::test(start_paused = true)]
-async fn a_reconnect_keeps_the_session_and_sets_its_watches_again() {
-    let (client, mut conn, mut net) = connected().await;
-    let call = client.get_data_and_watch("/a");
-    conn.reply_next(77, ErrorCode::Ok, &get_data_body(b"")).await;
-    let (_, mut watcher) = within_limit("the read", call).await.unwrap();
-    let mut states = client.states();
-    next_is(&mut states, ConnectionState::Connected).await;
-    drop(conn);
-    let (mut conn, asked) = net.serve(7).await;
-    assert_eq!((asked.session_id, asked.last_zxid, asked.time_out), (7, 77, 6000));
-    let (xid, request) = conn.request().await;
-    assert_eq!(xid, xid::SET_WATCHES);
-    assert!(request.contains(r#"data_watches: ["/a"]"#), "{request}");
-    // The event comes before the reply.
-    conn.event(EventType::NodeDataChanged, "/a").await;
-    conn.reply(xid, 80, ErrorCode::Ok, &[]).await;
-    let event = within_limit("the event", watcher.next()).await.unwrap();
-    assert_eq!((event.event_type, &*event.path), (EventType::NodeDataChanged, "/a"));
-    next_is(&mut states, ConnectionState::Suspended).await;
-    next_is(&mut states, ConnectionState::Reconnected).await;
-}
-
-// Case (Failure cases, 18): expiry while idle.
-#[tokio::test(start_paused = true)]
-async fn an_expired_session_is_lost_once_and_a_new_one_made() {
-    let (client, mut conn, mut net) = connected().await;
-    let old = client.session().unwrap();
-    let claim = old.claim();
-    let call = client.exists_and_watch("/a");
-    conn.reply_next(5, ErrorCode::NoNode, &[]).await;
-    let (found, mut watcher) = within_limit("the question", call).await.unwrap();
-    assert_eq!(found, None);
-    let mut states = client.states();
-    next_is(&mut states, ConnectionState::Connected).await;
-    drop(conn);
-    let mut conn = net.accept().await;
-    let queued = client.get_data("/queued");
-    assert_eq!(conn.handshake().await.session_id, 7);
-    conn.grant(0, 0).await;
-    let (mut conn, asked) = net.serve(8).await;
-    assert_eq!((asked.session_id, asked.last_zxid, asked.password), (0, 0, vec![0; 16]));
-    for state in [ConnectionState::Suspended, ConnectionState::Lost, ConnectionState::Reconnected] {
-        assert_eq!(within_limit("a state", states.next()).await, Some(state.into()));
-    }
-    assert!(old.is_lost() && !claim.is_valid(client.now()));
-    assert_eq!(client.session().unwrap().session_id(), 8);
-    let event = within_limit("the end of the watch", watcher.next()).await.unwrap();
-    assert_eq!((event.event_type, event.state), (EventType::None, KeeperState::Expired));
-    let error = within_limit("the queued call", queued).await.unwrap_err();
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionExpired, Outcome::NotApplied));
-    // The watches of the old session are not set in the new one.
-    let call = client.get_data("/b");
-    assert!(conn.request().await.1.contains("/b"));
-    drop(call);
-}
-
 /// A session timeout without a limit does not overflow.
 #[tokio::test(start_paused = true)]
 async fn settings_at_their_limits_are_no_panic() {

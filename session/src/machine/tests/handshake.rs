@@ -94,9 +94,14 @@ fn a_server_that_takes_the_connection_and_says_nothing_is_given_up() {
 
 // Expiry.
 
+// Case (Failure cases, 18): expiry while idle.
 #[test]
 fn a_refused_session_is_lost_and_a_new_one_is_made() {
     let mut scenario = Scenario::connected();
+    let (lease, claim) = (scenario.lease(), scenario.lease().claim());
+    scenario.send_watch(WatchKind::Data, "/w", 3);
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    assert_eq!(scenario.completions(), [(3, Ok(5))]);
     scenario.send_get("/sent", 1);
     scenario.get("/queued", 2);
     scenario.cut_and_connect();
@@ -104,11 +109,25 @@ fn a_refused_session_is_lost_and_a_new_one_is_made() {
     assert!(scenario.is_broken());
     scenario.cut();
     assert_eq!(scenario.completions(), [(1, Err(LOST)), (2, refused(ErrorKind::SessionExpired))]);
+    assert!(lease.is_lost() && !claim.is_valid(scenario.now));
     scenario.connect();
+    let request = scenario.last_sent();
+    assert!(request.contains("last_zxid_seen: 0") && request.contains("session_id: 0x0"));
     scenario.accept(8, 6000);
+    assert_eq!(scenario.last_xid(), 0, "the watches of the old session are not set in the new one");
+    let mut states = Vec::new();
+    let ended = scenario.events(|event| match event {
+        Event::Watch { watcher, event } => Some((watcher, event.event_type, event.state)),
+        Event::State(state) => {
+            states.push(state);
+            None
+        }
+        _ => None,
+    });
     use ConnectionState::{Connected, Lost, Reconnected, Suspended};
-    assert_eq!(scenario.states(), [Connected, Suspended, Lost, Reconnected]);
-    assert_eq!(scenario.machine.lease().unwrap().session_id(), 8);
+    assert_eq!(states, [Connected, Suspended, Lost, Reconnected]);
+    assert_eq!(ended, [(3, EventType::None, KeeperState::Expired)]);
+    assert_eq!(scenario.lease().session_id(), 8);
 }
 
 /// ClickHouse Keeper grants another session without an error.

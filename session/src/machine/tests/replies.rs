@@ -240,15 +240,23 @@ fn an_error_without_a_name_leaves_the_outcome_open() {
     assert_eq!(scenario.completions(), [(1, Err((ErrorKind::Server(-99), Outcome::Unknown)))]);
 }
 
+// Case (Failure cases, 3): invalid lengths.
 #[test]
 fn the_rest_of_a_broken_stream_is_not_read_as_the_next_one() {
-    let mut scenario = Scenario::connected();
-    let mut input = BytesMut::from(&[0xFF; 8][..]);
-    scenario.machine.handle_input(scenario.now, &mut input);
-    assert!(scenario.is_broken());
-    scenario.cut();
-    scenario.machine.handle_input(scenario.now, &mut input);
-    assert!(input.is_empty() && !scenario.is_broken());
+    // The last one has a length that a frame may have, and no header yet.
+    for (rubbish, is_broken) in [
+        (&[0xFF; 8][..], true),
+        (&[0, 0, 0, 3, 1, 2, 3], true),
+        (&[0x7F, 0xFF, 0xFF, 0xFF, 0, 0], false),
+    ] {
+        let mut scenario = Scenario::connected();
+        let mut input = BytesMut::from(rubbish);
+        scenario.machine.handle_input(scenario.now, &mut input);
+        assert_eq!(scenario.is_broken(), is_broken, "{rubbish:?}");
+        scenario.cut();
+        scenario.machine.handle_input(scenario.now, &mut input);
+        assert!(input.is_empty() && !scenario.is_broken(), "{rubbish:?}");
+    }
 }
 
 #[test]

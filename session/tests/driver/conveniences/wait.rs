@@ -91,6 +91,7 @@ async fn a_dropped_wait_leaves_no_watch() {
     assert_eq!(client.metrics().watches, 0);
 }
 
+// Case (What broke other clients): a reconnect ends the task.
 // Case (Contracts of a call): a wait for a node loses its connection.
 #[tokio::test(start_paused = true)]
 async fn a_wait_goes_on_with_the_next_connection() {

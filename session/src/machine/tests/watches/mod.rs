@@ -245,6 +245,7 @@ fn an_event_without_a_watcher_is_dropped() {
 /// The order of `ClientCnxn.SendThread.primeConnection`: watches and credentials precede all requests.
 // Case (Pitfalls of the wire, 29): credentials first, on every connection.
 // Case (Pitfalls of the wire, 32): watches not set again.
+// Case (Failure cases, 12): an event before the reply to setWatches.
 #[test]
 fn a_reconnect_sets_credentials_and_watches_before_anything_else() {
     let mut scenario = Scenario::connected_with(config().with_auth("digest", b"u:p"));
