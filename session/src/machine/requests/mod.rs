@@ -506,10 +506,6 @@ impl<T, W> Requests<T, W> {
         self.waiters.len()
     }
 
-    pub(super) const fn timed_out(&self) -> usize {
-        self.timed_out
-    }
-
     /// The number of limits of calls that are kept.
     pub(super) fn limits(&self) -> usize {
         self.limits.len()

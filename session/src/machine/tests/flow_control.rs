@@ -28,25 +28,6 @@ fn requests_over_the_capacity_wait_and_are_sent_in_call_order() {
     assert_eq!(scenario.machine.metrics().outgoing_bytes, 0);
 }
 
-/// A request that is larger than the limit is sent alone: it would never fit.
-#[test]
-fn bytes_count_as_requests_do() {
-    let config = config().with_when_full(WhenFull::Wait).with_max_pending_bytes(60);
-    let mut scenario = Scenario::connected_with(config);
-    for (token, length) in [(1, 1), (2, 1), (3, 100), (4, 1), (5, 1)] {
-        scenario.get(&format!("/{}", "x".repeat(length)), token);
-    }
-    let mut batches = Vec::new();
-    for xid in 1..=5 {
-        let before = scenario.wire.len();
-        scenario.flush();
-        batches.push(scenario.wire.len() - before);
-        scenario.reply(xid, 5, ErrorCode::Ok, b"");
-    }
-    assert_eq!(batches, [2, 0, 1, 2, 0]);
-    assert_eq!(scenario.completions().len(), 5);
-}
-
 #[test]
 fn a_cut_fails_requests_in_flight_and_sends_those_that_waited() {
     let mut scenario = waiting(2);
@@ -57,27 +38,6 @@ fn a_cut_fails_requests_in_flight_and_sends_those_that_waited() {
     assert_eq!(scenario.completions(), [(1, Ok(5)), (2, Err(LOST)), (3, Err(LOST))]);
     scenario.resume();
     assert_eq!(scenario.xids(), [0, 1, 2, 3, 0, 4]);
-}
-
-#[test]
-fn a_request_that_waits_for_too_long_is_never_sent_and_others_follow_whole() {
-    let config =
-        config().with_when_full(WhenFull::Wait).with_request_timeout(ms(1000)).with_max_requests(1);
-    let mut scenario = Scenario::connected_with(config);
-    scenario.get("/first", 1);
-    scenario.send_get("/a-longer-one", 2);
-    scenario.wait(ms(500));
-    scenario.get("/third", 3);
-    scenario.wait(ms(500));
-    assert_eq!(scenario.completions(), [(1, LATE), (2, refused(ErrorKind::OperationTimeout))]);
-    assert_eq!(scenario.machine.metrics().timed_out, 2);
-    // The first request has no reply yet, so it still counts as in flight.
-    scenario.flush();
-    assert_eq!(scenario.xids(), [0, 1]);
-    scenario.reply(1, 5, ErrorCode::Ok, b"");
-    scenario.flush();
-    assert_eq!(scenario.xids(), [0, 1, 3]);
-    assert!(scenario.wire[2].1.contains("/third"), "{:?}", scenario.wire);
 }
 
 #[test]
@@ -169,37 +129,7 @@ fn a_request_without_capacity_waits_for_a_connection_up_to_its_limit() {
     assert_eq!(scenario.completions(), [(4, refused(ErrorKind::ConnectionLoss))]);
 }
 
-/// The machine's own requests stay queued, whole and in their places, while requests around them fail.
-// Case (Found in docent itself): many requests that timed out together took a time that grew with
-// the square of their number.
-#[test]
-fn the_machines_own_requests_do_not_time_out_with_others() {
-    let config =
-        config().with_when_full(WhenFull::Wait).with_request_timeout(ms(1000)).with_max_requests(1);
-    let mut scenario = Scenario::connected_with(config);
-    scenario.send_watch(WatchKind::Data, "/w", 1);
-    scenario.reply(1, 5, ErrorCode::Ok, b"");
-    scenario.send_get("/in-flight", 2);
-    scenario.get("/waits", 3);
-    scenario.machine.remove_watch("/w", &1, None, scenario.clock());
-    scenario.get("/waits-too", 4);
-    scenario.wait(ms(500));
-    scenario.get("/later", 5);
-    scenario.wait(ms(500));
-    let tokens: Vec<_> = scenario.completions().into_iter().map(|(token, _)| token).collect();
-    assert_eq!(tokens, [1, 2, 3, 4]);
-    for xid in [2, 4, 6] {
-        scenario.reply(xid, 5, ErrorCode::Ok, b"");
-        scenario.flush();
-    }
-    let sent: Vec<_> = scenario.wire[3..].iter().map(|(xid, _)| *xid).collect();
-    assert_eq!(sent, [4, 6]);
-    assert!(scenario.wire[3].1.contains("RemoveWatches") && scenario.wire[4].1.contains("/later"));
-    assert_eq!(scenario.completions(), [(5, Ok(5))]);
-}
-
-/// Like [`the_machines_own_requests_do_not_time_out_with_others`], with a number of requests at which visiting or
-/// moving all of them for each call would take minutes.
+/// The number of requests is one at which visiting or moving all of them for each call would take minutes.
 // Case (Found in docent itself): with a request timeout, each call looked at all of the machine's
 // own requests in front of it, and those moved one by one when requests timed out.
 #[test]

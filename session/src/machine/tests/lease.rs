@@ -577,18 +577,3 @@ fn the_answer_to_a_ping_that_was_not_noted_counts_from_no_later_one() {
     assert_eq!(lease.deadline(), last + lasts, "noted again");
     assert_eq!(pings(&scenario), 73);
 }
-
-/// A ping that was sent on an earlier connection does not count.
-#[test]
-fn the_answer_to_a_ping_belongs_to_its_connection() {
-    let mut scenario = Scenario::connected();
-    let lease = scenario.lease();
-    scenario.wait(ms(2000));
-    scenario.flush();
-    scenario.cut_and_connect();
-    let sent_at = scenario.now;
-    scenario.accept(7, 6000);
-    scenario.now += ms(1000);
-    scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
-    assert_eq!(lease.deadline(), sent_at + ms(5700));
-}

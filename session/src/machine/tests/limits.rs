@@ -51,22 +51,6 @@ fn a_request_that_was_unsent_at_its_limit_is_not_sent() {
     assert_eq!(scenario.xids(), [0, 1, 3]);
 }
 
-#[test]
-fn the_earlier_of_the_limit_and_the_request_timeout_ends_a_request() {
-    let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(500)));
-    for (token, limit) in [(1, 600), (2, 100)] {
-        scenario.get("/slow", token);
-        scenario.limit(token.cast_signed(), ms(limit));
-    }
-    scenario.flush();
-    scenario.wait(ms(100));
-    assert_eq!(scenario.completions(), [(2, LATE)]);
-    scenario.wait(ms(399));
-    assert_eq!(scenario.completions(), []);
-    scenario.wait(ms(1));
-    assert_eq!(scenario.completions(), [(1, LATE)]);
-}
-
 /// The xids are those of an answered request, of no request, of a refused one, and of one behind the largest xid.
 #[test]
 fn a_limit_of_another_xid_changes_nothing() {
@@ -195,29 +179,6 @@ fn limits_of_answered_requests_are_forgotten() {
     scenario.flush();
     scenario.wait(ms(1_000));
     assert_eq!(scenario.completions().last(), Some(&(20_002, LATE)));
-}
-
-/// Requests that end before they are sent leave gaps in the xids.
-#[test]
-fn a_limit_finds_its_request_behind_a_gap() {
-    let mut scenario = Scenario::connected();
-    scenario.cut();
-    scenario.get_each("/a", 1..=20);
-    for xid in [2, 3, 9] {
-        scenario.limit(xid, ms(10));
-    }
-    scenario.wait(ms(10));
-    scenario.completions();
-    let left: Vec<u32> = (1..=20).filter(|token| ![2, 3, 9].contains(token)).collect();
-    for token in left.iter().rev() {
-        scenario.limit(token.cast_signed(), ms(20 + u64::from(*token)));
-    }
-    scenario.wait(ms(20));
-    for token in 1..=20 {
-        scenario.wait(ms(1));
-        let ended = scenario.completions().last().map(|(token, _)| *token);
-        assert_eq!(ended, left.contains(&token).then_some(token));
-    }
 }
 
 // Case (Found in docent itself): the error of a call whose limit had passed did not name the limit.

@@ -176,30 +176,6 @@ fn a_request_without_an_answer_in_time_fails_alone() {
     assert_eq!(scenario.machine.poll_timeout(), Some(scenario.now + ms(500)));
 }
 
-/// Requests that have timed out keep their places for their late replies. A refusal that overtakes other replies
-/// leaves their count right, wherever its request is among them.
-#[test]
-fn a_refusal_among_timed_out_requests_leaves_the_others_their_timeouts() {
-    // Three of five have timed out. Each case: the request that is refused, and the number of timed-out ones left then.
-    let unimplemented = refused(ErrorKind::Unimplemented);
-    for (refused, left) in [(2, 2), (3, 2), (4, 3), (5, 3)] {
-        let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(500)));
-        scenario.get_each("/early", 1..=3);
-        scenario.now += ms(400);
-        scenario.send_each("/later", 4..=5);
-        scenario.wait(ms(100));
-        assert_eq!(scenario.completions(), [(1, LATE), (2, LATE), (3, LATE)]);
-        scenario.reply(refused, -1, ErrorCode::Unimplemented, b"");
-        assert_eq!(scenario.machine.requests.timed_out(), left, "{refused} was refused");
-        let refused = u32::try_from(refused).unwrap();
-        let expected = if refused > 3 { vec![(refused, unimplemented)] } else { Vec::new() };
-        assert_eq!(scenario.completions(), expected);
-        scenario.wait(ms(400));
-        let timed_out = (4..=5).filter(|token| *token != refused).map(|token| (token, LATE));
-        assert_eq!(scenario.completions(), timed_out.collect::<Vec<_>>());
-    }
-}
-
 #[test]
 fn a_request_that_was_not_sent_in_time_is_not_sent() {
     let mut scenario = Scenario::new(config().with_request_timeout(ms(500)));
