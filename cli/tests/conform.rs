@@ -1,9 +1,9 @@
-//! `docent conform`: exit codes and reports. `conform/src/tests.rs` tests the cases of servers.
+//! `docent conform HOST:PORT`: exit codes and reports. `conform/src/tests.rs` tests the cases.
 
 use docent_tests::real::server;
 use serde_json::Value;
 
-use crate::support::{TemporaryFile, run};
+use crate::support::{TemporaryFile, client, docent, ended, kill, run, until_children};
 
 #[tokio::test]
 async fn a_server_conforms() {
@@ -44,6 +44,7 @@ async fn bad_input_is_one_line() {
         (&["--parent", "relative"], 64, "--parent"),
         (&["--auth", "nosuch:x"], 69, "AUTHFAILED"),
         (&["--parent", "/missing"], 69, "NONODE"),
+        (&["--report", "json", "/tmp/one", "--report", "html", "/tmp/one"], 64, "given twice"),
     ] {
         let arguments = [&["conform", &address], arguments].concat();
         run("", &arguments).await.failed(code, text);
@@ -51,93 +52,46 @@ async fn bad_input_is_one_line() {
     run("", &["conform", "matrix", "/tmp/page.html", "/nowhere"]).await.failed(64, "/nowhere: ");
     run("", &["conform"]).await.failed(64, "HOST:PORT");
     run("", &["conform", "127.0.0.1:1"]).await.failed(69, "no connection");
-}
-
-#[tokio::test]
-async fn docents_client_conforms() {
-    let driver = xtask::example("conform_driver").unwrap().to_str().unwrap().to_owned();
-    let json = TemporaryFile::new();
-    let arguments = ["conform", "client", "--limit", "10s", "--report", "json", json.path()];
-    let ran = run("", &[&arguments[..], &["--", &driver, "{connect}"]].concat()).await.ok();
-    // A server that never replies is waited for, as ZooKeeper's own client does.
-    assert!(ran.contains(" 1 failed (0 MUST, 1 SHOULD, 0 MAY), 0 skipped"), "{ran}");
-    assert!(ran.contains("FAIL  SHOULD lost-reply/never"), "{ran}");
-    let report: Vec<Value> = serde_json::from_str(&json.text()).unwrap();
-    let listed = run("", &["conform", "client", "--list"]).await.ok();
-    assert_eq!(listed.lines().count(), report.len());
-}
-
-/// What a driver says is judged, whatever it says.
-#[cfg(unix)]
-#[tokio::test]
-async fn a_driver_that_misbehaves_is_the_result_of_its_case() {
-    const OK: &str = "while read number task; do echo $number ok; done # {connect}";
-    for (driver, case, text) in [
-        (
-            "read task; exit 3 # {connect}",
-            "close/session",
-            "ends: exit status: 3 at `connect 6000`",
-        ),
-        (
-            "cat > /dev/null # {connect}",
-            "close/session",
-            "hangs: no answer to `connect 6000` within 1s",
-        ),
-        (
-            "while read n task; do echo $n hello; done # {connect}",
-            "close/session",
-            "prints nonsense: `1 hello`",
-        ),
-        (OK, "lost-request/create", "untrue: ok, of an operation that was not applied"),
-        (OK, "close/session", "leaks: its process, after the close"),
-        // Each case can fail.
-        (OK, "", "cases: 0 passed"),
-    ] {
-        let arguments =
-            ["conform", "client", "--limit", "1s", "--only", case, "--", "sh", "-c", driver];
-        let ran = run("", &arguments).await;
-        assert_eq!(ran.code, Some(1), "{driver}: {ran:?}");
-        assert!(ran.out.contains(text), "{driver}: {ran:?}");
+    for servers in ["", "127.0.0.1", ":2181", "127.0.0.1:0", "127.0.0.1:99999", "a:1,", "a:1,b"] {
+        run("", &["conform", servers]).await.failed(64, "is not HOST:PORT");
     }
+    run("", &["conform", &address, "client"]).await.failed(64, "client");
 }
 
+// Case (Found in docent itself): a report that could not be written kept the reports behind it and the counts from being
+// written.
+#[tokio::test]
+async fn a_report_that_cannot_be_written_keeps_none_from_the_others() {
+    let server = docent_testing::TestingServer::start().await.unwrap();
+    let (address, junit) = (server.connect_string(), TemporaryFile::new());
+    let reports = ["--report", "json", "/nowhere/report", "--report", "junit", junit.path()];
+    let ran =
+        run("", &[&["conform", &address, "--only", "create/reply"], &reports[..]].concat()).await;
+    assert!(ran.out.contains("1 cases: 1 passed"), "{ran:?}");
+    assert!(junit.text().ends_with("</testsuites>\n"), "{}", junit.text());
+    ran.failed(74, "/nowhere/report: ");
+}
+
+// Case (Found in docent itself): `docent conform matrix *.json`, without a page, wrote its page over the first report.
+#[tokio::test]
+async fn a_page_is_not_written_over_a_report() {
+    let report = TemporaryFile::new();
+    std::fs::write(report.path(), "[]").unwrap();
+    let arguments = ["conform", "matrix", report.path(), report.path()];
+    run("", &arguments).await.failed(64, "is a report, and would be overwritten");
+    assert_eq!(report.text(), "[]");
+}
+
+// Case (Found in docent itself): SIGTERM ended `docent conform` with its nodes left on the server, and nothing said so.
 #[cfg(unix)]
 #[tokio::test]
-async fn a_driver_that_cannot_be_started_is_wrong_usage() {
-    for (arguments, text) in [
-        (&["--", "/nowhere/driver", "{connect}"][..], "/nowhere/driver {connect}: No such file"),
-        (&["--", "sh"], "has no {connect}"),
-        (&["--only", "nothing-has-this-name", "--", "sh", "{connect}"], "no case has a name with"),
-        (&["--limit", "soon", "--", "sh", "{connect}"], "--limit"),
-        (&[], "COMMAND"),
-    ] {
-        run("", &[&["conform", "client"], arguments].concat()).await.failed(64, text);
-    }
-}
-
-/// Runs a case with a driver in the shell, which does `special` for some verbs, and answers ok to all others.
-#[cfg(unix)]
-async fn drive(case: &str, special: &str) -> String {
-    let driver = format!(
-        r#"while read -r number verb path rest; do case $verb in {special} *) echo "$number ok";; esac; done"#
-    );
-    let arguments =
-        ["conform", "client", "--all", "--only", case, "--", "sh", "-c", &driver, "{connect}"];
-    run("", &arguments).await.ok()
-}
-
-#[cfg(unix)]
-#[tokio::test]
-async fn a_client_without_transactions_is_not_judged_by_them() {
-    let ran = drive("plain/multi", r#"multi) echo "$number skip";;"#).await;
-    assert!(ran.contains("skip  MUST   plain/multi"), "{ran}");
-}
-
-#[cfg(unix)]
-#[tokio::test]
-async fn a_watch_may_end_instead_of_its_event() {
-    let special =
-        r#"watch) echo "$number ok true"; echo "! end $path";; get) echo "$number ok 1 second";;"#;
-    let ran = drive("watch/while-disconnected", special).await;
-    assert!(ran.contains("says that the watch is over, recovers"), "{ran}");
+async fn a_signal_ends_the_run_and_its_nodes_are_deleted() {
+    let server = docent_testing::TestingServer::start().await.unwrap();
+    let client = client(&server.connect_string()).await;
+    let ran = docent("", &["conform", &server.connect_string()]).spawn().unwrap();
+    until_children(&client, "/", 2).await;
+    kill("-TERM", ran.id().unwrap()).await;
+    let ran = ended(ran).await;
+    assert_eq!((ran.code, ran.err.as_str()), (Some(143), ""), "{ran:?}");
+    until_children(&client, "/", 1).await;
 }

@@ -11,6 +11,7 @@
 #[cfg(unix)]
 mod cli_md;
 mod conform;
+mod conform_client;
 mod decode;
 #[cfg(unix)]
 mod lead;

@@ -8,7 +8,10 @@
 //!
 //! ```no_run
 //! let options = docent_conform::Options::new(["127.0.0.1:2181"]);
-//! let report = docent_conform::run(&options, |verdict| println!("{verdict}"))?;
+//! let report = docent_conform::run(&options, |verdict| {
+//!     println!("{verdict}");
+//!     std::ops::ControlFlow::Continue(())
+//! })?;
 //! assert_eq!(report.failures(docent_conform::Level::Must), 0);
 //! # Ok::<(), docent_conform::Unusable>(())
 //! ```

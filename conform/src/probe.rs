@@ -36,13 +36,18 @@ impl error::Error for Unusable {}
 
 /// The version of a server, from its reply to `srvr`; `None` if the reply does not contain it.
 pub(crate) fn version(address: &str) -> Result<Option<Version>, Unusable> {
-    let mut socket = Socket::open(address)
-        .map_err(|error| Unusable::Server(format!("{address}: no connection: {error}")))?;
+    let mut socket = connect(address)?;
     socket.send(b"srvr");
     Ok(match socket.receive_text(Instant::now() + LIMIT) {
         Arrived::Text(text) => Version::of_status(&String::from_utf8_lossy(&text)),
         _ => None,
     })
+}
+
+/// Opens a connection.
+pub(crate) fn connect(address: &str) -> Result<Socket, Unusable> {
+    Socket::open(address)
+        .map_err(|error| Unusable::Server(format!("{address}: no connection: {error}")))
 }
 
 /// Begins a session on the connection `label`. If that fails, the error says what kind of program

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::ControlFlow,
     sync::{
         atomic::{AtomicUsize, Ordering},
         mpsc,
@@ -113,7 +114,8 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     rest.is_some()
 }
 
-/// Runs the cases, and reports each verdict as soon as it is known, in the order of the cases.
+/// Runs the cases, and reports each verdict as soon as it is known, in the order of the cases. [`ControlFlow::Break`]
+/// ends the run early: no further case begins.
 ///
 /// Everything happens below a new node, which is deleted at the end.
 ///
@@ -122,7 +124,10 @@ pub fn matches(pattern: &str, text: &str) -> bool {
 /// If nothing can be tested, because there is no server, the program at the address is not a server, or permissions are
 /// missing; or if the servers do not reply any more at the end. The error is one line. A case that fails is not an
 /// error.
-pub fn run(options: &Options, mut report: impl FnMut(&Verdict)) -> Result<Report, Unusable> {
+pub fn run(
+    options: &Options,
+    mut report: impl FnMut(&Verdict) -> ControlFlow<()>,
+) -> Result<Report, Unusable> {
     let cases = case::all().map_err(Unusable::Usage)?;
     let cases: Vec<_> = cases.iter().filter(|case| options.is_chosen(case)).collect();
     let usage = |text: String| Unusable::Usage(text);
@@ -140,6 +145,9 @@ pub fn run(options: &Options, mut report: impl FnMut(&Verdict)) -> Result<Report
     // A program that is not a server is reported as such, before its missing version is.
     let mut player = options.player(&mut servers, version.unwrap_or(Version::UNKNOWN), &base);
     probe::begin(&mut player, HOUSEKEEPER, first)?;
+    for address in options.servers.iter().skip(1) {
+        probe::connect(address)?;
+    }
     let version = version.ok_or_else(|| {
         usage(format!("{first}: no version in its reply to `srvr`: give it by --version"))
     })?;
@@ -193,7 +201,7 @@ fn play_all(
     cases: &[&Case],
     version: Version,
     base: &str,
-    report: &mut impl FnMut(&Verdict),
+    report: &mut impl FnMut(&Verdict) -> ControlFlow<()>,
 ) -> Vec<Verdict> {
     let next = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::channel();
@@ -214,7 +222,10 @@ fn play_all(
         for (index, verdict) in receiver {
             early.insert(index, verdict);
             while let Some(verdict) = early.remove(&verdicts.len()) {
-                report(&verdict);
+                if report(&verdict).is_break() {
+                    next.store(cases.len(), Ordering::Relaxed);
+                    return;
+                }
                 verdicts.push(verdict);
             }
         }

@@ -1,12 +1,26 @@
 //! `docent conform`: conformance tests of servers, and of clients.
 
 mod client;
+mod interrupt;
 mod output;
+
+use std::{
+    ops::ControlFlow,
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    thread,
+};
 
 use clap::{Args, Subcommand};
 use docent_conform::{Options, Unusable, Version};
 
-use self::output::{Matrix, Outputs};
+use self::{
+    interrupt::Interrupts,
+    output::{Matrix, Outputs},
+};
 
 use crate::{
     exit::{self, CommandResult, Failure},
@@ -21,7 +35,8 @@ use crate::{
 #[command(after_long_help = HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Conform {
     /// The servers, HOST:PORT; several of one ensemble with commas between them
-    #[arg(value_name = "HOST:PORT", required_unless_present = "list", value_delimiter = ',')]
+    #[arg(value_name = "HOST:PORT", required_unless_present = "list", num_args = 1,
+        value_delimiter = ',', value_parser = server)]
     servers: Vec<String>,
     /// Version of the servers: auto (as they say by `srvr`), 3.4 to 3.10 or 3.8.4, keeper-26.6
     #[arg(long, value_name = "VERSION", default_value = "auto", value_parser = version)]
@@ -54,7 +69,8 @@ Exit codes:
   1   a MUST failed
   64  wrong usage: an option, a file, an unknown version; nothing was tested
   69  no server, or none that can be tested; or it was gone in the end
-  74  a report cannot be written";
+  74  a report cannot be written
+  128+N  ended by signal N; a second signal ends the program before the nodes are deleted";
 
 /// `auto`, or a version.
 #[derive(Clone, Copy)]
@@ -67,6 +83,14 @@ fn version(text: &str) -> Result<ServerVersion, String> {
     let version = Version::parse(text);
     let why = "is neither auto nor a version, such as 3.8, 3.9.5 or keeper-26.6";
     version.map(|version| ServerVersion(Some(version))).ok_or_else(|| why.to_owned())
+}
+
+fn server(text: &str) -> Result<String, String> {
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && is_port(port) => Ok(text.to_owned()),
+        _ => Err("is not HOST:PORT".to_owned()),
+    }
 }
 
 fn credentials(text: &str) -> Result<(String, String), String> {
@@ -91,21 +115,27 @@ impl Conform {
         }
         let wanted = self.outputs.wanted()?;
         let options = self.options()?;
-        let mut shown = Ok(());
+        let (mut shown, signal) = (Ok(()), listen()?);
+        let ended_by = || signal.load(Ordering::Relaxed);
         let ran = docent_conform::run(&options, |verdict| {
-            if shown.is_ok() {
-                shown = self.outputs.show(verdict);
+            shown = self.outputs.show(verdict);
+            if shown.is_err() || ended_by() > 0 {
+                return ControlFlow::Break(());
             }
+            ControlFlow::Continue(())
         });
         let ran = ran.map_err(|error| match error {
             Unusable::Usage(text) => Failure::usage(text),
             other => Failure::new(exit::NO_SERVER, other),
         })?;
-        shown?;
         for left in &ran.left {
             report(format_args!("docent conform: not deleted: {left}"));
         }
-        wanted.write(ran)
+        shown?;
+        match ended_by() {
+            0 => wanted.write(ran),
+            code => Ok(code),
+        }
     }
 
     fn options(&self) -> Result<Options, Failure> {
@@ -128,6 +158,25 @@ impl Conform {
             ))),
         }
     }
+}
+
+/// Starts to listen to signals. The number is the exit code that says so as soon as there was one; a second signal ends
+/// the program.
+fn listen() -> Result<Arc<AtomicU8>, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut interrupts = {
+        let _within = runtime.enter();
+        Interrupts::listen()?
+    };
+    let code = Arc::new(AtomicU8::new(0));
+    let written = Arc::clone(&code);
+    thread::spawn(move || {
+        runtime.block_on(async {
+            written.store(interrupts.next().await, Ordering::Relaxed);
+            process::exit(interrupts.next().await.into());
+        })
+    });
+    Ok(code)
 }
 
 fn list() -> CommandResult {

@@ -1,6 +1,6 @@
 //! What the runs of both kinds share: the options about cases and reports.
 
-use std::{fs, path::PathBuf};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use clap::Args;
 use docent_conform::{Level, Report, Verdict, VerdictKind};
@@ -76,8 +76,12 @@ impl Outputs {
     }
 
     fn outputs(&self) -> Result<Vec<Output<'_>>, Failure> {
+        let mut files = BTreeSet::new();
         let pairs = self.report.chunks_exact(2);
         let outputs = pairs.map(|pair| match pair {
+            [_, file] if !files.insert(file) => Err(Failure::usage(format_args!(
+                "--report: {file} is given twice, and would have the last report only"
+            ))),
             [format, file] => match format.as_str() {
                 "json" => Ok(Output { format: Format::Json, file }),
                 "junit" => Ok(Output { format: Format::JUnit, file }),
@@ -120,6 +124,12 @@ pub(super) struct Matrix {
 
 impl Matrix {
     pub(super) fn run(&self) -> CommandResult {
+        if self.page.is_file() && reports(std::slice::from_ref(&self.page)).is_ok() {
+            return Err(Failure::usage(format_args!(
+                "{}: is a report, and would be overwritten: name the page in front of the reports",
+                self.page.display()
+            )));
+        }
         let page = docent_conform::matrix(&self.title, &reports(&self.reports)?);
         fs::write(&self.page, page).map(|()| 0).map_err(|error| {
             Failure::new(exit::IO, format_args!("{}: {error}", self.page.display()))
@@ -128,15 +138,16 @@ impl Matrix {
 }
 
 impl Wanted<'_> {
-    /// Writes the reports and prints the counts. Returns the exit code.
+    /// Writes the reports and prints the counts. Returns the exit code. A report that cannot be written keeps none of the
+    /// others from it.
     pub(super) fn write(&self, mut ran: Report) -> Result<u8, Failure> {
         for verdict in &mut ran.verdicts {
             verdict.server = self.name.clone().unwrap_or_else(|| verdict.server.clone());
         }
-        for output in &self.outputs {
-            output.write(&ran, &self.others)?;
-        }
+        let written: Vec<_> =
+            self.outputs.iter().map(|output| output.write(&ran, &self.others)).collect();
         print(&format!("{ran}\n"))?;
+        written.into_iter().collect::<Result<(), Failure>>()?;
         Ok(u8::from(ran.failures(Level::Must) > 0))
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Signals(Vec<(Signal, Stream)>);
 impl Signals {
     /// Starts to listen, except for signals that the parent process has set to be ignored (`nohup`, `trap '' INT`):
     /// the command inherits that.
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         let ignored = ignored();
         FORWARDED
             .into_iter()

@@ -186,7 +186,7 @@ pub(super) const CASES: &[Case] = &[
         "ClientCnxn.conLossPacket",
         |s| {
             Box::pin(async move {
-                s.tap.inject(Fault::drop_reply(OpCode::Multi));
+                s.inject(Fault::drop_reply(OpCode::Multi));
                 let answer = s.ask("multi /a /b").await?;
                 s.unknown(&answer, true).await
             })
@@ -284,16 +284,7 @@ pub(super) const CASES: &[Case] = &[
         |s| {
             Box::pin(async move {
                 s.rewrite(OpCode::GetData, of_another_request);
-                let answer = s.ask(GET).await?;
-                match &answer {
-                    Answer::Ok(value) if value.ends_with("wrong") => Err(Finding::Untrue(
-                        "the reply to another request is taken for the answer".to_owned(),
-                    )),
-                    answer => {
-                        let said = said(answer);
-                        s.recovers(&said).await
-                    }
-                }
+                s.malformed(GET, TRUTH).await
             })
         },
     ),
@@ -301,8 +292,7 @@ pub(super) const CASES: &[Case] = &[
         Box::pin(async move {
             s.expect("create /a second", "/a").await?;
             s.rewrite(OpCode::GetData, |reply| reply.repeat(2));
-            s.ask("get /a").await?;
-            s.recovers("").await
+            s.malformed("get /a", "0 second").await
         })
     }),
     must(
@@ -468,7 +458,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     must("watch/fires", "A watched node changes.", "DataTree.setData", |s| {
         Box::pin(async move {
-            s.expect(&format!("watch {NODE}"), "true").await?;
+            s.watch(NODE, true).await?;
             s.change(NODE, "second").await?;
             reports(s, "the change of a watched node").await
         })
@@ -479,7 +469,7 @@ pub(super) const CASES: &[Case] = &[
         "ClientCnxn.SendThread.primeConnection, DataTree.setWatches",
         |s| {
             Box::pin(async move {
-                s.expect(&format!("watch {NODE}"), "true").await?;
+                s.watch(NODE, true).await?;
                 s.port.refuse().await.map_err(no_case)?;
                 s.port.cut();
                 s.change(NODE, "second").await?;
@@ -494,7 +484,7 @@ pub(super) const CASES: &[Case] = &[
         "DataTree.setWatches",
         |s| {
             Box::pin(async move {
-                s.expect("watch /later", "false").await?;
+                s.watch("/later", false).await?;
                 s.port.refuse().await.map_err(no_case)?;
                 s.port.cut();
                 let created = s.other.create("/later", b"x", docent::CreateMode::Persistent).await;
@@ -510,9 +500,9 @@ pub(super) const CASES: &[Case] = &[
         "the guarantees of watches in ZooKeeper's Programmer's Guide",
         |s| {
             Box::pin(async move {
-                s.expect(&format!("watch {NODE}"), "true").await?;
+                s.watch(NODE, true).await?;
                 s.change(NODE, "second").await?;
-                let task = s.driver.send(GET).await;
+                let task = s.driver.send(GET);
                 let answer = s.driver.answer(&task).await?;
                 if matches!(&answer, Answer::Ok(value) if value.ends_with("second"))
                     && !s.driver.is_before(&format!("event {NODE}"), &task)
@@ -551,7 +541,7 @@ pub(super) const CASES: &[Case] = &[
         |s| {
             Box::pin(async move {
                 let before = s.port.session_id();
-                s.expect(&format!("watch {NODE}"), "true").await?;
+                s.watch(NODE, true).await?;
                 if !before.is_some_and(|id| s.server.expire_session(id)) {
                     return Err(Finding::NoCase("the session is not known".to_owned()));
                 }
@@ -559,11 +549,13 @@ pub(super) const CASES: &[Case] = &[
                     return Ok("reports it".to_owned());
                 }
                 match s.ask("state").await? {
-                    Answer::Ok(state) if state == "connected" => Err(Finding::Untrue(
-                        "connected, and not a word of the session that ended, and its watch"
-                            .to_owned(),
-                    )),
-                    answer => Ok(said(&answer)),
+                    Answer::Ok(state) if ["expired", "closed"].contains(&&*state) => {
+                        Ok(format!("says {state}"))
+                    }
+                    answer => Err(Finding::Untrue(format!(
+                        "{}, and not a word of the session that ended, and its watch",
+                        said(&answer)
+                    ))),
                 }
             })
         },
@@ -574,8 +566,9 @@ pub(super) const CASES: &[Case] = &[
         "ClientCnxn.SendThread.run, readTimeout",
         |s| {
             Box::pin(async move {
+                s.expect_no_notice().await?;
                 s.port.stall();
-                let task = s.driver.send(&format!("set {NODE} {DATA}")).await;
+                let task = s.driver.send(&format!("set {NODE} {DATA}"));
                 let answer = s.driver.answer(&task).await;
                 let lost = ["state suspended", "state expired"];
                 let is_told = s.driver.notices_one_of(&lost, s.driver.limit).await.is_some();
@@ -600,7 +593,7 @@ pub(super) const CASES: &[Case] = &[
         |s| {
             Box::pin(async move {
                 s.port.stall();
-                let task = s.connecting().await;
+                let task = s.connecting();
                 tokio::time::sleep(Duration::from_secs(5)).await;
                 s.port.resume();
                 connects(s, &task).await
@@ -614,7 +607,7 @@ pub(super) const CASES: &[Case] = &[
         |s| {
             Box::pin(async move {
                 s.port.refuse().await.map_err(no_case)?;
-                let task = s.connecting().await;
+                let task = s.connecting();
                 tokio::time::sleep(Duration::from_secs(3)).await;
                 s.port.accept().await.map_err(no_case)?;
                 connects(s, &task).await
@@ -629,7 +622,7 @@ pub(super) const CASES: &[Case] = &[
             Box::pin(async move {
                 let web = web_server().await.map_err(no_case)?;
                 s.tap.set_upstream(&web);
-                let task = s.connecting().await;
+                let task = s.connecting();
                 tokio::time::sleep(Duration::from_secs(3)).await;
                 if s.driver.notices("state connected", Duration::ZERO).await {
                     return Err(Finding::Untrue("connected, of a web server".to_owned()));
@@ -648,7 +641,7 @@ pub(super) const CASES: &[Case] = &[
             Box::pin(async move {
                 s.port.refuse().await.map_err(no_case)?;
                 s.port.cut();
-                let task = s.driver.send("state").await;
+                let task = s.driver.send("state");
                 s.driver.answer(&task).await?;
                 tokio::time::sleep(OUTAGE).await;
                 let state = s.ask("state").await?;
@@ -677,7 +670,7 @@ pub(super) const CASES: &[Case] = &[
         "ZooKeeper.close",
         |s| {
             Box::pin(async move {
-                s.tap.inject(Fault::drop_reply(OpCode::CloseSession));
+                s.inject(Fault::drop_reply(OpCode::CloseSession));
                 closes(s).await
             })
         },
@@ -730,11 +723,15 @@ async fn refused(stage: &mut Stage, task: &str, error: &str) -> Result<(), Findi
     }
 }
 
-/// The driver, which could not connect for some seconds, is connected now, or has said an error.
+/// The driver, which could not connect for some seconds, is connected now, or has said an error and connects if it is asked
+/// again.
 async fn connects(stage: &mut Stage, task: &super::driver::Task) -> Judged {
     match stage.driver.answer(task).await? {
         Answer::Ok(_) => stage.recovers("").await,
-        Answer::Error(error) => Ok(format!("says {error}")),
+        Answer::Error(error) => {
+            stage.connect().await?;
+            stage.recovers(&format!("says {error}")).await
+        }
     }
 }
 
@@ -748,8 +745,9 @@ async fn closes(stage: &mut Stage) -> Judged {
 
 async fn ends(stage: &mut Stage) -> Judged {
     match stage.driver.ends(Duration::from_secs(10)).await {
-        true => Ok("closes and ends".to_owned()),
-        false => Err(Finding::Leaks("its process, after the close".to_owned())),
+        Some(status) if status.success() => Ok("closes and ends".to_owned()),
+        Some(status) => Err(Finding::Ends(format!("{status}, after the close"))),
+        None => Err(Finding::Leaks("its process, after the close".to_owned())),
     }
 }
 

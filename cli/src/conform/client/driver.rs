@@ -1,25 +1,32 @@
 //! A driver: the process of the client under test. It gets its tasks as lines, and answers with lines.
 
 use std::{
+    collections::BTreeSet,
     io,
-    process::Stdio,
+    process::{ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
-    process::{Child, ChildStdin, Command},
+    process::{Child, ChildStdin, ChildStdout, Command},
     sync::mpsc,
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::judgement::Finding;
 
-/// The longest line that is read from a driver, in bytes.
-const MAX_LINE: usize = 4 << 20;
+/// The most that is read from a driver, in bytes, with some for each line. The longest right answer has a million.
+const MAX_OUTPUT: usize = 16 << 20;
+
+/// What a line counts in addition to its bytes.
+const LINE_COST: usize = 64;
 
 /// The number of lines that may wait to be read.
-const MAX_LINES: usize = 10_000;
+const MAX_LINES: usize = 1_000;
+
+/// How often it is looked whether the process has ended.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What a driver says to a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,13 +47,19 @@ pub(super) struct Task {
 #[derive(Debug)]
 pub(super) struct Driver {
     child: Child,
-    stdin: ChildStdin,
-    from_driver: mpsc::Receiver<String>,
+    /// What is written to standard input, as soon as the driver reads it.
+    to_driver: mpsc::UnboundedSender<String>,
+    /// The lines of standard output; `None` if there are too many.
+    from_driver: mpsc::Receiver<Option<String>>,
     /// How long an answer may take.
     pub(super) limit: Duration,
-    /// All lines so far.
+    /// All lines since [`forget`](Self::forget).
     lines: Vec<String>,
     sent: usize,
+    /// The numbers of the tasks that have an answer.
+    answered: BTreeSet<usize>,
+    /// The first line that is no answer to a task.
+    nonsense: Option<String>,
 }
 
 impl Driver {
@@ -63,24 +76,60 @@ impl Driver {
         let stdin = child.stdin.take().ok_or_else(missing)?;
         let stdout = child.stdout.take().ok_or_else(missing)?;
         let (to_us, from_driver) = mpsc::channel(MAX_LINES);
-        tokio::spawn(async move {
-            let mut stdout = BufReader::new(stdout);
-            while let Some(line) = next_line(&mut stdout).await {
-                if to_us.send(line).await.is_err() {
-                    break;
-                }
-            }
-        });
-        Ok(Self { child, stdin, from_driver, limit, lines: Vec::new(), sent: 0 })
+        tokio::spawn(read(stdout, to_us));
+        let (to_driver, tasks) = mpsc::unbounded_channel();
+        tokio::spawn(write(stdin, tasks));
+        Ok(Self {
+            child,
+            to_driver,
+            from_driver,
+            limit,
+            lines: Vec::new(),
+            sent: 0,
+            answered: BTreeSet::new(),
+            nonsense: None,
+        })
     }
 
     /// Sends a task.
-    pub(super) async fn send(&mut self, text: &str) -> Task {
+    pub(super) fn send(&mut self, text: &str) -> Task {
+        self.receive_all();
         self.sent += 1;
         let task = Task { number: self.sent, text: text.to_owned() };
         // If it fails, the process has ended, which the answer tells.
-        let _ = self.stdin.write_all(format!("{} {text}\n", task.number).as_bytes()).await;
+        let _ = self.to_driver.send(format!("{} {text}\n", task.number));
         task
+    }
+
+    /// Takes the lines that have come.
+    fn receive_all(&mut self) {
+        while let Ok(Some(line)) = self.from_driver.try_recv() {
+            self.accept(line);
+        }
+    }
+
+    /// Keeps a line. An answer must be the only one to a task that was sent before.
+    fn accept(&mut self, line: String) {
+        let number = line.split(' ').next().and_then(|word| word.parse().ok());
+        if let Some(number) = number
+            && (number > self.sent || !self.answered.insert(number))
+        {
+            let why = if number > self.sent { "before its task" } else { "a second answer" };
+            self.nonsense.get_or_insert_with(|| format!("`{}`, {why}", shortened(&line)));
+        }
+        self.lines.push(line);
+    }
+
+    /// Forgets what the driver has said: notices of how it connected.
+    pub(super) fn forget(&mut self) {
+        self.receive_all();
+        self.lines.clear();
+    }
+
+    /// Fails if a line was no answer to a task.
+    pub(super) fn has_sense(&mut self) -> Result<(), Finding> {
+        self.receive_all();
+        self.nonsense.clone().map_or(Ok(()), |line| Err(Finding::Nonsense(line)))
     }
 
     /// Waits for the answer to a task.
@@ -88,8 +137,10 @@ impl Driver {
         let limit = self.limit;
         let (number, text) = (task.number.to_string(), shortened(&task.text));
         let line = self.line(limit, |line| line.split(' ').next() == Some(&number)).await;
+        self.has_sense()?;
         let line = line.map_err(|end| match end {
             NoLine::Ended(how) => Finding::Ends(format!("{how} at `{text}`")),
+            NoLine::TooMuch => Finding::Nonsense(format!("more than {} MiB", MAX_OUTPUT >> 20)),
             NoLine::Silent => Finding::Hangs(format!("no answer to `{text}` within {limit:?}")),
         })?;
         let mut parts = line.splitn(3, ' ').skip(1);
@@ -127,9 +178,49 @@ impl Driver {
             .is_some_and(|notice| Some(notice) < at(format!("{} ", task.number)))
     }
 
+    /// Whether a notice that begins with this text has come.
+    pub(super) fn has_noticed(&mut self, text: &str) -> bool {
+        self.receive_all();
+        self.lines.iter().any(|line| line.strip_prefix("! ").is_some_and(|it| it.starts_with(text)))
+    }
+
     /// Waits until the process ends by itself.
-    pub(super) async fn ends(&mut self, limit: Duration) -> bool {
-        timeout(limit, self.child.wait()).await.is_ok()
+    pub(super) async fn ends(&mut self, limit: Duration) -> Option<ExitStatus> {
+        // The group is killed before its leader is waited for: after that, its number may be another one's.
+        timeout(limit, async {
+            while !self.has_ended() {
+                sleep(PAUSE).await;
+            }
+        })
+        .await
+        .ok()?;
+        self.kill_group();
+        timeout(limit, self.child.wait()).await.ok()?.ok()
+    }
+
+    /// Whether the process has ended, or the system tells only those that wait for it.
+    #[cfg_attr(not(unix), allow(clippy::unused_self, reason = "only Unix tells"))]
+    fn has_ended(&self) -> bool {
+        #[cfg(unix)]
+        if let Some(id) = self.id() {
+            use rustix::process::{WaitId, WaitIdOptions, waitid};
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            return !matches!(waitid(WaitId::Pid(id), options), Ok(None));
+        }
+        true
+    }
+
+    #[cfg(unix)]
+    fn id(&self) -> Option<rustix::process::Pid> {
+        rustix::process::Pid::from_raw(self.child.id()?.cast_signed())
+    }
+
+    /// Kills what the process has started, too.
+    fn kill_group(&self) {
+        #[cfg(unix)]
+        if let Some(id) = self.id() {
+            let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
+        }
     }
 
     /// The most memory that the process has had, in bytes, if the system tells.
@@ -156,14 +247,12 @@ impl Driver {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             match timeout(left, self.from_driver.recv()).await {
-                Ok(Some(line)) => self.lines.push(line),
+                Ok(Some(Some(line))) => self.accept(line),
+                Ok(Some(None)) => return Err(NoLine::TooMuch),
                 Ok(None) => {
-                    let status = timeout(self.limit, self.child.wait()).await;
-                    let how = match status {
-                        Ok(Ok(status)) => format!("{status}"),
-                        _ => "standard output was closed".to_owned(),
-                    };
-                    return Err(NoLine::Ended(how));
+                    let closed = || "standard output was closed".to_owned();
+                    let status = self.ends(self.limit).await;
+                    return Err(NoLine::Ended(status.map_or_else(closed, |it| it.to_string())));
                 }
                 Err(_) => return Err(NoLine::Silent),
             }
@@ -173,36 +262,49 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        #[cfg(unix)]
-        if let Some(id) =
-            self.child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()))
-        {
-            let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
-        }
+        self.kill_group();
     }
 }
 
 /// Why a line did not come.
 enum NoLine {
     Ended(String),
+    TooMuch,
     Silent,
 }
 
-/// Reads a line without its end. Bytes that are no UTF-8 are replaced; a longer line than [`MAX_LINE`] ends the reading.
-async fn next_line(from: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> Option<String> {
-    let mut line = Vec::new();
-    loop {
-        let bytes = from.fill_buf().await.ok()?;
+/// Writes tasks to a driver. One that does not read keeps only this task waiting.
+async fn write(mut stdin: ChildStdin, mut tasks: mpsc::UnboundedReceiver<String>) {
+    while let Some(task) = tasks.recv().await {
+        if stdin.write_all(task.as_bytes()).await.is_err() {
+            break;
+        }
+    }
+}
+
+/// Reads lines without their ends. Bytes that are no UTF-8 are replaced.
+async fn read(stdout: ChildStdout, to: mpsc::Sender<Option<String>>) {
+    let (mut stdout, mut total, mut line) = (BufReader::new(stdout), 0, Vec::new());
+    while let Ok(bytes) = stdout.fill_buf().await
+        && !bytes.is_empty()
+    {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let taken = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
         line.extend_from_slice(taken);
-        let (len, is_over) = (taken.len(), bytes.is_empty() || line.len() > MAX_LINE);
-        from.consume(len + usize::from(end.is_some()));
-        if end.is_some() {
-            return Some(String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned());
-        }
-        if is_over {
-            return None;
+        let len = taken.len();
+        stdout.consume(len + usize::from(end.is_some()));
+        total += len + if end.is_some() { LINE_COST } else { 0 };
+        let received = if total > MAX_OUTPUT {
+            None
+        } else if end.is_some() {
+            let text = String::from_utf8_lossy(&std::mem::take(&mut line)).into_owned();
+            Some(text.trim_end_matches('\r').to_owned())
+        } else {
+            continue;
+        };
+        let is_too_much = received.is_none();
+        if to.send(received).await.is_err() || is_too_much {
+            break;
         }
     }
 }

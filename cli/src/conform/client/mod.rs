@@ -18,11 +18,11 @@ use self::{
     judgement::{Judged, verdict},
     stage::Stage,
 };
-use super::output::Outputs;
+use super::{interrupt::Interrupts, output::Outputs};
 use crate::{
     duration,
     exit::{self, CommandResult, Failure},
-    output::print,
+    output::{escape, print},
 };
 
 /// Test what a client does under faults
@@ -47,7 +47,8 @@ pub(super) struct ConformClient {
 
 const HELP: &str = "\
 Tasks, one a line, each with a number in front (1 connect 6000):
-  connect MS             make a client with this session timeout, and wait until it is connected
+  connect MS             make a client with this session timeout, and wait until it is connected; after an error,
+                         it may come again
   create PATH DATA       create a persistent node            ok PATH
   get PATH               read                                ok VERSION DATA
   set PATH DATA [VERSION]  write                             ok VERSION
@@ -68,7 +69,8 @@ Exit codes:
   0   no MUST failed
   1   a MUST failed
   64  wrong usage: an option, a command without {connect} or that is not there; nothing was tested
-  74  a report cannot be written";
+  74  a report cannot be written
+  128+N  ended by signal N";
 
 /// The version in reports: that of the server of the cases.
 const SERVER: &str = "embedded server";
@@ -99,7 +101,19 @@ impl ConformClient {
             ));
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let verdicts = runtime.block_on(self.play(&chosen))?;
+        let verdicts = runtime.block_on(async {
+            let mut interrupts = Interrupts::listen()?;
+            tokio::select! {
+                verdicts = self.play(&chosen) => verdicts.map(Ok),
+                code = interrupts.next() => Ok(Err(code)),
+            }
+        });
+        // The drivers of cases that have not ended are killed.
+        drop(runtime);
+        let verdicts = match verdicts? {
+            Ok(verdicts) => verdicts,
+            Err(code) => return Ok(code),
+        };
         wanted.write(Report { verdicts, left: Vec::new() })
     }
 
@@ -128,6 +142,8 @@ impl ConformClient {
 
     fn verdict(&self, case: &Case, judged: Judged) -> Verdict {
         let (result, text) = verdict(judged);
+        // A driver may print what a terminal acts on.
+        let text = escape(&text);
         let group = case.id.split('/').next().unwrap_or_default();
         let is_skipped = result == VerdictKind::Skip;
         Verdict {
@@ -152,5 +168,8 @@ async fn play(case: &Case, command: &[String], limit: Duration) -> Judged {
     if !case.is_about_connecting() {
         stage.connect().await?;
     }
-    (case.play)(&mut stage).await
+    let judged = (case.play)(&mut stage).await?;
+    stage.driver.has_sense()?;
+    stage.has_met_its_fault()?;
+    Ok(judged)
 }

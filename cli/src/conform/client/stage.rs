@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Display,
+    hash::{BuildHasher as _, RandomState},
     time::{Duration, Instant},
 };
 
@@ -38,6 +39,10 @@ pub(super) struct Stage {
     /// Another client, which changes nodes and reads what is true.
     pub(super) other: Client,
     pub(super) driver: Driver,
+    /// Whether a fault waits for a request of the driver.
+    is_armed: bool,
+    /// The number of values that the first node has had from `recovers`.
+    values: u32,
 }
 
 /// The server of a case failed.
@@ -55,13 +60,19 @@ impl Stage {
         let other = config.connect().await.map_err(no_case)?;
         other.create(NODE, DATA.as_bytes(), CreateMode::Persistent).await.map_err(no_case)?;
         let driver = Driver::start(command, &port.connect_string(), limit).map_err(no_case)?;
-        Ok(Self { server, tap, port, other, driver })
+        Ok(Self { server, tap, port, other, driver, is_armed: false, values: 0 })
     }
 
     /// Lets the driver connect.
     pub(super) async fn connect(&mut self) -> Result<(), Finding> {
         match self.ask(&format!("connect {SESSION_MS}")).await? {
-            Answer::Ok(_) => Ok(()),
+            Answer::Ok(_) if self.port.session_id().is_none() => {
+                Err(Finding::Untrue("connected, without a session at the server".to_owned()))
+            }
+            Answer::Ok(_) => {
+                self.driver.forget();
+                Ok(())
+            }
             Answer::Error(error) => {
                 Err(Finding::Untrue(format!("connect: {error}, of a server that serves")))
             }
@@ -69,14 +80,30 @@ impl Stage {
     }
 
     /// Starts to connect, without waiting.
-    pub(super) async fn connecting(&mut self) -> Task {
-        self.driver.send(&format!("connect {SESSION_MS}")).await
+    pub(super) fn connecting(&mut self) -> Task {
+        self.driver.send(&format!("connect {SESSION_MS}"))
     }
 
     /// Sends a task, and waits for its answer.
     pub(super) async fn ask(&mut self, task: &str) -> Result<Answer, Finding> {
-        let task = self.driver.send(task).await;
+        let task = self.driver.send(task);
         self.driver.answer(&task).await
+    }
+
+    /// Nothing has been reported yet: a notice that comes before its cause would count as one of it.
+    pub(super) async fn expect_no_notice(&mut self) -> Result<(), Finding> {
+        self.expect("state", "connected").await?;
+        let early = ["event", "end", "state suspended", "state expired"];
+        match early.into_iter().find(|text| self.driver.has_noticed(text)) {
+            None => Ok(()),
+            Some(text) => Err(Finding::Untrue(format!("`! {text}`, before anything happened"))),
+        }
+    }
+
+    /// Lets the driver watch a node.
+    pub(super) async fn watch(&mut self, path: &str, exists: bool) -> Result<(), Finding> {
+        self.expect(&format!("watch {path}"), &exists.to_string()).await?;
+        self.expect_no_notice().await
     }
 
     /// Sends a task that must succeed with this value.
@@ -89,13 +116,28 @@ impl Stage {
     }
 
     /// Sets a fault for the next request about a path, whatever its operation.
-    pub(super) fn fault(&self, path: &str, action: Action) {
-        self.tap.inject(Fault::new(action, None).below(path));
+    pub(super) fn fault(&mut self, path: &str, action: Action) {
+        self.inject(Fault::new(action, None).below(path));
+    }
+
+    /// Sets a fault, which a request of the driver must meet.
+    pub(super) fn inject(&mut self, fault: Fault) {
+        self.is_armed = true;
+        self.tap.inject(fault);
+    }
+
+    /// Fails if the driver has answered without the request that a fault waited for.
+    pub(super) fn has_met_its_fault(&self) -> Result<(), Finding> {
+        let is_met = || self.tap.trace().iter().any(|one| one.injected.is_some());
+        if !self.is_armed || is_met() {
+            return Ok(());
+        }
+        Err(Finding::Untrue("an answer, without a request to the server".to_owned()))
     }
 
     /// Replaces the reply to the next request of this type.
-    pub(super) fn rewrite(&self, op: OpCode, rewrite: docent_testing::fault::Rewrite) {
-        self.tap.inject(Fault::rewrite_reply(op, rewrite));
+    pub(super) fn rewrite(&mut self, op: OpCode, rewrite: docent_testing::fault::Rewrite) {
+        self.inject(Fault::rewrite_reply(op, rewrite));
     }
 
     /// Whether a node exists.
@@ -114,15 +156,18 @@ impl Stage {
         self.other.set_data(path, data.as_bytes(), None).await.map(drop).map_err(no_case)
     }
 
-    /// Waits until the driver has the data of the first node again. Its errors may be repeated, its data must be right.
-    /// `said` is what it did before.
+    /// Waits until the driver has the data of the first node again. Its errors may be repeated, its data must be right: they
+    /// are new ones, which nobody knows who has not read them. `said` is what it did before.
     pub(super) async fn recovers(&mut self, said: &str) -> Judged {
         let since = Instant::now();
-        let data = String::from_utf8_lossy(&self.data(NODE).await?).into_owned();
+        self.values += 1;
+        let data = format!("{:x}", RandomState::new().hash_one(self.values));
+        let stat = self.other.set_data(NODE, data.as_bytes(), None).await.map_err(no_case)?;
+        let truth = format!("{} {data}", stat.version);
         let mut last = String::new();
         while since.elapsed() < self.driver.limit {
             match self.ask(&format!("get {NODE}")).await? {
-                Answer::Ok(value) if value.split_once(' ').is_some_and(|(_, got)| got == data) => {
+                Answer::Ok(value) if value == truth => {
                     return Ok(if said.is_empty() {
                         "recovers".to_owned()
                     } else {
@@ -130,7 +175,7 @@ impl Stage {
                     });
                 }
                 Answer::Ok(value) => {
-                    let text = format!("`get {NODE}` is ok {value}, and its data is {data}");
+                    let text = format!("ok {value}, to `get {NODE}`, instead of {truth}");
                     return Err(Finding::Untrue(text));
                 }
                 Answer::Error(error) if is_definite(&error) => {
