@@ -1,13 +1,17 @@
-//! Writes the seed corpus and the dictionary from the golden frames of real servers:
+//! Writes the seed corpus and the dictionaries from the golden frames of real servers:
 //! `cargo run --manifest-path fuzz/Cargo.toml --example seeds`.
 //!
 //! There is one seed for each kind of frame (target, operation, error, content), the shortest such frame. The seeds of
 //! `dissector` are whole connections. Files are named `seed-…`; inputs that a fuzzer adds are not committed.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use docent_protocol::{
-    EventType, OpCode,
+    ErrorCode, EventType, OpCode,
     dissect::{Direction, Dissector, Frame, Message},
 };
 use serde_json::Value;
@@ -18,6 +22,7 @@ const MAX_CONNECTION_SIZE: usize = 6000;
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut seeds = BTreeMap::<(&str, String), Vec<u8>>::new();
+    let mut spoken = BTreeMap::<String, Spoken>::new();
     let mut add = |target: &'static str, name: String, bytes: &[u8]| {
         let seed = seeds.entry((target, name)).or_insert_with(|| bytes.to_vec());
         if bytes.len() < seed.len() {
@@ -27,13 +32,15 @@ fn main() {
     for name in ["golden.json", "golden-versions.json"] {
         let text = fs::read_to_string(root.join("../protocol/tests/data").join(name)).unwrap();
         let entries: Vec<Value> = serde_json::from_str(&text).unwrap();
-        for (kind, connection) in connections(&entries) {
+        for ((version, kind), connection) in connections(&entries) {
+            let spoken = spoken.entry(version).or_default();
             let begins = kind.starts_with("connect") || kind.starts_with("4lw");
             let mut dissector = if begins { Dissector::new() } else { Dissector::established() };
             let (mut all, mut kinds) = (Vec::new(), kind);
             for (direction, bytes) in &connection {
                 let mut input = &bytes[..];
                 let Some(frame) = dissector.feed(*direction, &mut input) else { continue };
+                spoken.add(&frame);
                 if let Some((target, name, seed)) = seed_of(&frame) {
                     add(target, name, &seed);
                 }
@@ -112,12 +119,49 @@ fn main() {
         fs::write(directory.join(format!("seed-{name}")), bytes).unwrap();
         total += bytes.len();
     }
-    fs::write(root.join("zookeeper.dict"), dictionary()).unwrap();
+    let all = Spoken {
+        operations: OpCode::NAMED.iter().copied().collect(),
+        events: EventType::NAMED.iter().copied().collect(),
+        errors: ErrorCode::NAMED.iter().copied().collect(),
+    };
+    fs::write(root.join("zookeeper.dict"), dictionary(&all)).unwrap();
+    for (version, spoken) in spoken {
+        let file = root.join(format!("zookeeper-{version}.dict"));
+        fs::write(file, dictionary(&spoken)).unwrap();
+    }
     println!("{} seeds, {total} bytes", seeds.len());
 }
 
-/// The connections of the recording: the operation of the first frame, and all frames.
-fn connections(entries: &[Value]) -> Vec<(String, Vec<(Direction, Vec<u8>)>)> {
+/// What servers of a version were seen to say.
+#[derive(Default)]
+struct Spoken {
+    /// The operations of replies other than that an operation is unknown.
+    operations: BTreeSet<OpCode>,
+    events: BTreeSet<EventType>,
+    errors: BTreeSet<ErrorCode>,
+}
+
+impl Spoken {
+    fn add(&mut self, frame: &Frame<'_>) {
+        match &frame.message {
+            Message::Reply { header, op, .. } => {
+                let is_known = header.err != ErrorCode::Unimplemented;
+                self.operations.extend(op.filter(|op| is_known && op.name().is_some()));
+                self.errors.insert(header.err);
+            }
+            Message::Event { event, .. } => {
+                self.events.insert(event.event_type);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A connection: the version of its server (`3.8`) and the operation of the first frame, and all frames.
+type Connection = ((String, String), Vec<(Direction, Vec<u8>)>);
+
+/// The connections of the recording.
+fn connections(entries: &[Value]) -> Vec<Connection> {
     let mut connections = BTreeMap::<String, Vec<&Value>>::new();
     for entry in entries {
         let name = format!("{} {}", entry["server"], entry["conn"]);
@@ -128,6 +172,8 @@ fn connections(entries: &[Value]) -> Vec<(String, Vec<(Direction, Vec<u8>)>)> {
         .map(|mut entries| {
             entries.sort_by_key(|entry| entry["seq"].as_u64());
             let kind = entries[0]["op"].as_str().unwrap_or_default().to_owned();
+            let server = entries[0]["server"].as_str().unwrap_or_default();
+            let version = server.split('.').take(2).collect::<Vec<_>>().join(".");
             let frames = entries
                 .into_iter()
                 .map(|entry| {
@@ -137,7 +183,7 @@ fn connections(entries: &[Value]) -> Vec<(String, Vec<(Direction, Vec<u8>)>)> {
                 })
                 .filter(|(_, bytes)| !bytes.is_empty())
                 .collect();
-            (kind, frames)
+            ((version, kind), frames)
         })
         .collect()
 }
@@ -198,20 +244,20 @@ fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// The fuzzer's dictionary: significant numbers in big-endian form, and words.
-fn dictionary() -> String {
+/// A fuzzer's dictionary: significant numbers in big-endian form, and words.
+fn dictionary(spoken: &Spoken) -> String {
     let mut text = String::from("# Written by examples/seeds.rs.\n");
     let mut number = |name: &str, bytes: &[u8]| {
         let escaped: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
         text.push_str(&format!("{name}=\"{escaped}\"\n"));
     };
-    for op in OpCode::NAMED {
+    for op in &spoken.operations {
         number(&format!("op_{op}"), &op.number().to_be_bytes());
     }
-    for kind in EventType::NAMED {
+    for kind in &spoken.events {
         number(&format!("event_{kind}"), &kind.number().to_be_bytes());
     }
-    for error in docent_protocol::ErrorCode::NAMED {
+    for error in &spoken.errors {
         number(&format!("err_{error}"), &error.number().to_be_bytes());
     }
     for xid in [-1, -2, -4, -8] {

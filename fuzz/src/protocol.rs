@@ -6,7 +6,7 @@
 use arbitrary::Unstructured;
 use docent_protocol::{
     Decode, Encode, OpCode, WatcherEvent,
-    arbitrary::Generator,
+    arbitrary::{Conversation, Generator},
     connect::{ConnectRequest, HandshakeReply},
     dissect::{Direction, Dissector, Frame, Message, ReplyBody},
     frame,
@@ -244,13 +244,19 @@ pub fn dissector(data: &[u8]) {
     }
 }
 
-/// A generated connection. If it is not mutated, every frame decodes completely and all requests are
+/// The generated connections of a session. If it is not mutated, every frame decodes completely and all requests are
 /// harmless. If it is mutated, nothing panics.
 pub fn conversation(data: &[u8]) {
     let mut u = Unstructured::new(data);
     let mutate = u.arbitrary().unwrap_or_default();
     let generator = Generator { mutate, harmful: false };
-    let Ok(conversation) = generator.conversation(&mut u) else { return };
+    let Ok(connections) = generator.session(&mut u) else { return };
+    for connection in &connections {
+        check_connection(connection, mutate);
+    }
+}
+
+fn check_connection(conversation: &Conversation, mutate: bool) {
     let mut dissector = Dissector::new();
     for (direction, bytes) in &conversation.0 {
         let mut input = &bytes[..];

@@ -24,6 +24,8 @@
 //! # Ok::<(), arbitrary::Error>(())
 //! ```
 
+mod session;
+
 use alloc::vec::Vec;
 
 use ::arbitrary::{Arbitrary, Result, Unstructured};
@@ -160,31 +162,6 @@ const BOUNDARY_VALUES: &[i32] = &[-1, 0, 1, -2, i32::MAX, i32::MIN, 16, 0xF_FFFF
 const MAX_ELEMENTS: usize = 5;
 
 impl Generator {
-    /// Generates a connection: the handshake, up to 20 requests with their replies, and events between them.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Unstructured`]; in practice none, because missing bytes count as zero.
-    pub fn conversation(&self, u: &mut Unstructured<'_>) -> Result<Conversation> {
-        let mut frames = Vec::new();
-        frames.push((Direction::ToServer, self.connect_request(u)?));
-        frames.push((Direction::ToClient, self.connect_response(u)?));
-        for number in 1..=u.int_in_range(0..=20)? {
-            let op = self.operation(u)?;
-            let xid = match op {
-                OpCode::Auth => xid::AUTH,
-                OpCode::Ping => xid::PING,
-                _ => number,
-            };
-            frames.push((Direction::ToServer, self.request(u, xid, op)?));
-            if u.ratio(1, 4)? {
-                frames.push((Direction::ToClient, self.event(u)?));
-            }
-            frames.push((Direction::ToClient, self.reply(u, xid, op)?));
-        }
-        Ok(Conversation(frames))
-    }
-
     /// Chooses an operation that a client may send.
     ///
     /// # Errors
@@ -254,9 +231,20 @@ impl Generator {
     ///
     /// As [`conversation`](Self::conversation).
     pub fn reply(&self, u: &mut Unstructured<'_>, xid: i32, op: OpCode) -> Result<Vec<u8>> {
+        let zxid = u.arbitrary::<u32>()?.into();
+        self.reply_at(u, xid, op, zxid)
+    }
+
+    fn reply_at(
+        &self,
+        u: &mut Unstructured<'_>,
+        xid: i32,
+        op: OpCode,
+        zxid: i64,
+    ) -> Result<Vec<u8>> {
         let err = if u.ratio(1, 4)? { *u.choose(ErrorCode::NAMED)? } else { ErrorCode::Ok };
         let mut payload = Vec::new();
-        ReplyHeader { xid, zxid: u.arbitrary::<u32>()?.into(), err }.encode(&mut payload);
+        ReplyHeader { xid, zxid, err }.encode(&mut payload);
         if err == ErrorCode::Ok {
             reply_body(u, op, &mut payload)?;
         }
@@ -269,18 +257,23 @@ impl Generator {
     ///
     /// As [`conversation`](Self::conversation).
     pub fn event(&self, u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
-        let header = ReplyHeader {
-            xid: xid::NOTIFICATION,
-            zxid: if u.arbitrary()? { -1 } else { u.arbitrary::<u32>()?.into() },
-            err: ErrorCode::Ok,
-        };
+        let zxid = if u.arbitrary()? { -1 } else { u.arbitrary::<u32>()?.into() };
         let event = WatcherEvent {
             event_type: *u.choose(EventType::NAMED)?,
             state: KeeperState::SyncConnected,
             path: path(u)?,
         };
+        self.event_frame(u, zxid, &event)
+    }
+
+    fn event_frame(
+        &self,
+        u: &mut Unstructured<'_>,
+        zxid: i64,
+        event: &WatcherEvent<'_>,
+    ) -> Result<Vec<u8>> {
         self.frame(u, |payload| {
-            header.encode(payload);
+            ReplyHeader { xid: xid::NOTIFICATION, zxid, err: ErrorCode::Ok }.encode(payload);
             event.encode(payload);
         })
     }

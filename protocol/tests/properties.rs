@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+use std::collections::BTreeSet;
+
 use arbitrary::Unstructured;
 use bytes::BytesMut;
 use docent_protocol::{
@@ -12,7 +14,7 @@ use docent_protocol::{
     WatcherEvent,
     arbitrary::{ClientStream, Conversation, Generator, ServerStream},
     connect::{ConnectRequest, ConnectResponse, HandshakeReply},
-    dissect::{Direction, Dissector},
+    dissect::{Direction, Dissector, Message},
     frame,
     jute::{List, Reader},
     multi::{MultiOp, MultiReply, MultiRequest, MultiResult},
@@ -181,6 +183,122 @@ fn round_trip_path(path: Text<'_>, request: Request<'_>) {
 
 fn round_trip_reply(op: OpCode, reply: Reply<'_>) {
     round_trip(&reply, |reader| Ok(Reply::decode(op, reader)? == reply));
+}
+
+/// What was seen in a session: connections that resumed one, that found it expired, and events behind a resume.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Seen {
+    resumed: u32,
+    expired: u32,
+    events_after_resume: u32,
+}
+
+/// Checks the connections of a session.
+fn check_session(connections: &[Conversation]) -> Seen {
+    let (mut seen, mut session, mut zxid) = (Seen::default(), (0, vec![0; 16]), 0);
+    for connection in connections {
+        let (mut dissector, mut is_resumed) = (Dissector::new(), false);
+        let (mut watched, mut persistent) = (BTreeSet::new(), BTreeSet::new());
+        for (direction, bytes) in &connection.0 {
+            let frame = dissector.feed(*direction, &mut &bytes[..]).unwrap();
+            match &frame.message {
+                Message::ConnectRequest(request) => {
+                    is_resumed = request.session_id != 0;
+                    assert_eq!(request.last_zxid_seen, zxid);
+                    assert_eq!((request.session_id, request.passwd.unwrap().to_vec()), session);
+                }
+                Message::ConnectReply(HandshakeReply::Response(reply)) => {
+                    let is_expired = reply.session_id == 0;
+                    seen.resumed += u32::from(is_resumed && !is_expired);
+                    seen.expired += u32::from(is_expired);
+                    assert!(is_expired || !is_resumed || reply.session_id == session.0);
+                    session = (reply.session_id, reply.passwd.unwrap().to_vec());
+                }
+                Message::Request { request, .. } => {
+                    watched.extend(watches_of(request));
+                    persistent.extend(persistent_watches_of(request));
+                }
+                Message::Event { event, .. } => {
+                    let (path, event_type) = (event.path.bytes().unwrap(), event.event_type);
+                    let is_watched = persistent.contains(path) || watched.remove(path);
+                    assert!(is_watched, "{event_type} of {path:?}, not of {watched:?}");
+                    seen.events_after_resume += u32::from(is_resumed);
+                }
+                Message::Reply { header, op, .. } => {
+                    assert!(header.zxid >= zxid, "{} after {zxid}", header.zxid);
+                    zxid = header.zxid;
+                    // A server that refuses them has none of them.
+                    if matches!(op, Some(OpCode::SetWatches | OpCode::SetWatches2))
+                        && !header.err.is_ok()
+                    {
+                        (watched, persistent) = (BTreeSet::new(), BTreeSet::new());
+                    }
+                    if *op == Some(OpCode::CloseSession) && header.err.is_ok() {
+                        (session, zxid) = ((0, vec![0; 16]), 0);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    seen
+}
+
+fn paths(texts: &[Text<'_>]) -> Vec<Vec<u8>> {
+    texts.iter().filter_map(|it| Some(it.bytes()?.to_vec())).collect()
+}
+
+fn paths_of_lists(lists: &[List<'_, Text<'_>>]) -> Vec<Vec<u8>> {
+    paths(&lists.iter().flat_map(|list| list.iter()).collect::<Vec<_>>())
+}
+
+/// The paths that a request watches for one event.
+fn watches_of(request: &Request<'_>) -> Vec<Vec<u8>> {
+    match request {
+        Request::Exists(read)
+        | Request::GetData(read)
+        | Request::GetChildren(read)
+        | Request::GetChildren2(read)
+            if read.watch =>
+        {
+            paths(&[read.path])
+        }
+        Request::SetWatches(set) => {
+            paths_of_lists(&[set.data_watches, set.exist_watches, set.child_watches])
+        }
+        Request::SetWatches2(set) => {
+            paths_of_lists(&[set.data_watches, set.exist_watches, set.child_watches])
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The paths that a request watches from then on.
+fn persistent_watches_of(request: &Request<'_>) -> Vec<Vec<u8>> {
+    match request {
+        Request::AddWatch(add) => paths(&[add.path]),
+        Request::SetWatches2(set) => {
+            paths_of_lists(&[set.persistent_watches, set.persistent_recursive_watches])
+        }
+        _ => Vec::new(),
+    }
+}
+
+// Case (Found in docent itself): generated connections had events of nodes that nobody watched, and resumed no session.
+#[test]
+fn generated_sessions_resume_expire_and_fire() {
+    let mut seen = Seen::default();
+    for number in 0..300_u32 {
+        let seed: Vec<u8> = (0..4000_u32)
+            .map(|at| (at ^ number).wrapping_mul(0x9E37_79B9).rotate_left(at % 31).to_be_bytes()[1])
+            .collect();
+        let session = Generator::default().session(&mut Unstructured::new(&seed)).unwrap();
+        let of_this = check_session(&session);
+        seen.resumed += of_this.resumed;
+        seen.expired += of_this.expired;
+        seen.events_after_resume += of_this.events_after_resume;
+    }
+    assert!(seen.resumed > 30 && seen.expired > 3 && seen.events_after_resume > 30, "{seen:?}");
 }
 
 proptest! {
@@ -389,6 +507,14 @@ proptest! {
         check_operation(&operation::Ping, "");
         check_operation(&operation::WhoAmI, "");
         check_operation(&operation::CloseSession, "");
+    }
+
+    /// The connections of a session are those of one that a client keeps: resumed by what the server gave, with events of
+    /// what this connection watches and no other.
+    #[test]
+    fn generated_sessions_are_consistent(seed in vec(any::<u8>(), 0..4000)) {
+        let connections = Generator::default().session(&mut Unstructured::new(&seed)).unwrap();
+        check_session(&connections);
     }
 
     /// Any split of a stream results in the same frames.
