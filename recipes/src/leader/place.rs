@@ -9,6 +9,7 @@ use std::{
 use docent_protocol::EventType;
 use docent_session::{Children, ErrorKind, Watcher, retry::RetryLoop, session::SessionClaim};
 use tokio::sync::watch;
+use tracing::trace;
 
 use super::{
     leadership::Leadership,
@@ -18,7 +19,7 @@ use super::{
 use crate::{
     error,
     locks::{
-        hold::{Acquired, Hold, Releaser},
+        hold::{Acquired, Hold, Releaser, seconds_left},
         node_watch::{NodeIdentity, NodeState},
         renewal,
         standard_lock_internals_driver::{
@@ -182,6 +183,7 @@ impl<'a> Place<'a> {
     /// Watches the node ahead, and waits for its event, or a change of the connection.
     async fn wait_behind(&mut self, path: String, mut retry: RetryLoop<'_>) -> Result<(), Stop> {
         self.leading = None;
+        trace!(belief = "waits", ahead = path, path = self.ours.path(), "does not lead");
         let watcher = match self.election.task.client.get_data_and_watch(&path).await {
             Ok((_, watcher)) => watcher,
             // It was deleted after the listing.
@@ -250,6 +252,8 @@ impl<'a> Place<'a> {
             leadership.end();
             return None;
         }
+        let left_s = seconds_left(claim, &task.client);
+        trace!(belief = "holds", left_s, path = self.ours.path(), "leads");
         Some(Leading { status, leadership, state, czxid })
     }
 

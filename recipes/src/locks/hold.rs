@@ -65,6 +65,11 @@ pub(crate) trait Bound: fmt::Debug + Send + Sync {
 /// Called when a hold ends, to remove it from its owner.
 pub(crate) type OnEnd = Box<dyn Fn(&Hold) + Send + Sync>;
 
+/// The seconds for which a claim is valid if no further request is answered, for the log.
+pub(crate) fn seconds_left(claim: &SessionClaim, client: &Client) -> f64 {
+    claim.lease().deadline().duration_since(client.now()).as_secs_f64()
+}
+
 /// A hold of a lock; re-entrant guards share it.
 pub(crate) struct Hold {
     releaser: Releaser,
@@ -221,6 +226,7 @@ impl Hold {
 
     /// Ends the hold: it is no longer held. Call this before the first request of the release is sent.
     pub(crate) fn end(&self) {
+        trace!(belief = "over", path = self.path(), "not held any more");
         self.state.release();
         (self.on_end)(self);
     }

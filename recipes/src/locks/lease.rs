@@ -37,7 +37,7 @@ use tracing::{debug, trace};
 
 use super::{
     InterProcessMutex, LockGuard, LockOptions,
-    hold::{Acquired, Hold, Releaser},
+    hold::{Acquired, Hold, Releaser, seconds_left},
     node_watch::NodeState,
     renewal,
     standard_lock_internals_driver::sequence_of,
@@ -158,7 +158,7 @@ impl Semaphore {
             }
             Err(ended) => Err(ended),
         };
-        trace!(path = ours.path(), "delete the lease node");
+        trace!(belief = "over", path = ours.path(), "delete the lease node");
         if let Err(Ended::Failed(error)) = deadline.bound_by_end(ours.delete(self.policy())).await {
             debug!(%error, "lease node not deleted; retrying in the background");
         }
@@ -217,13 +217,15 @@ impl Semaphore {
             let leases = names.iter().filter(is_lease).count();
             if leases <= self.max_leases() + usize::from(planted::is("one-lease-too-many")) {
                 if claim.is_valid(self.client.now()) {
-                    trace!(path = ours.path(), "lease acquired");
+                    let left_s = seconds_left(&claim, &self.client);
+                    trace!(belief = "holds", left_s, path = ours.path(), "lease acquired");
                     return Ok(claim);
                 }
                 // The reply took longer than the claim is valid: count again.
                 continue;
             }
             deadline.note_answer();
+            trace!(belief = "waits", path = ours.path(), "too many leases");
             deadline.check()?;
             let counted = async {
                 let changed = match &mut count {

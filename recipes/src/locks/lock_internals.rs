@@ -7,13 +7,16 @@
 //! | 3. search for the node, if a reply was lost | sync (9), getChildren (8); not found: create2 again | `CreateBuilderImpl.findProtectedNodeInForeground` | `crate::protection` |
 //! | 4. watch the own node, if the lock is revocable | getData (4) with watch | `LockInternals.internalLockLoop` | `LockInternals::watch_own_node` |
 //! | 5. list the queue | getChildren2 (12) | `LockInternals.getSortedChildren` | `LockInternals::children` |
-//! | 6. held: the own node is the first | – | `StandardLockInternalsDriver.getsTheLock` | [`gets_the_lock`](super::LockInternalsDriver::gets_the_lock) |
+//! | 6. decide: held if the own node is the first | – | `StandardLockInternalsDriver.getsTheLock` | [`gets_the_lock`](super::LockInternalsDriver::gets_the_lock) |
 //! | 7. watch the node ahead, if the own node is not the first | getData (4) with watch | `LockInternals.internalLockLoop` | `LockInternals::internal_lock_loop` |
 //! | 8. woken, by an event of that node or a change of the connection: continue with 5 | – | the watcher of `LockInternals`, which wakes all waiters | `Deadline::wait_for` |
 //! | 9. leave the queue, after the deadline or an error | delete (2) | `LockInternals.deleteOurPath` | `LockInternals::delete_our_path` |
 //! | 10. release | checkWatches (17) for each node that this instance watches, delete (2) | `LockInternals.releaseLock` | [`LockGuard::release`](super::LockGuard::release) |
 //!
-//! Each step emits an event at level TRACE: its number as `step`, its words above as the message, and the path.
+//! Each step emits an event at level TRACE: its number as `step`, its words above as the message, and the path. The
+//! events after which the client assumes something else about its node, also in elections and semaphores, have a
+//! `belief`: `unknown` (whether it exists), `waits` (for the node `ahead`), `holds` (for `left_s` seconds, if nothing else
+//! is answered), `over`.
 //!
 //! Step 7 sends getData, not exists: exists on a node that has just been deleted would leave a watch behind
 //! (CURATOR-107). When the own node is missing in step 5, or the parent is deleted during step 1, the error is
@@ -59,7 +62,7 @@ use tracing::{debug, trace};
 
 use super::{
     LockOptions,
-    hold::{Acquired, Releaser},
+    hold::{Acquired, Releaser, seconds_left},
     lock_internals_driver::LockInternalsDriver,
     node_watch::NodeState,
     revocation::{self, Revocation},
@@ -282,7 +285,8 @@ impl LockInternals {
             let contenders = driver.sorted(&names, self.lock_name);
             match driver.gets_the_lock(&contenders, ours.name(), self.max_leases) {
                 Ok(PredicateResults::GetsTheLock) if claim.is_valid(self.client.now()) => {
-                    trace!(step = 6, path = ours.path(), "held");
+                    let left_s = seconds_left(&claim, &self.client);
+                    trace!(step = 6, belief = "holds", left_s, path = ours.path(), "decide");
                     return Ok(claim);
                 }
                 // The server granted it, but the reply took longer than the claim is valid: list again.
@@ -290,6 +294,7 @@ impl LockInternals {
                 Ok(PredicateResults::PathToWatch(ahead)) => {
                     deadline.note_answer();
                     let ahead = join(&self.base_path, ahead);
+                    trace!(step = 6, belief = "waits", ahead, path = ours.path(), "decide");
                     let mut state = self.client.state();
                     trace!(step = 7, path = ours.path(), ahead, "watch the node ahead");
                     let watcher = match deadline.bound(self.watch(&ahead)).await {
@@ -371,7 +376,7 @@ impl LockInternals {
         ours: OurNode<'_>,
         deadline: &Deadline<'_>,
     ) -> Result<(), Ended> {
-        trace!(step = 9, path = ours.path(), "leave the queue");
+        trace!(step = 9, belief = "over", path = ours.path(), "leave the queue");
         deadline.bound_by_end(ours.delete(&*self.options.retry_policy)).await
     }
 

@@ -277,7 +277,7 @@ impl ProtectedCreate<'_> {
     ///
     /// Source: `CreateBuilderImpl.findProtectedNodeInForeground`, which has no `sync`.
     async fn find(&mut self) -> Result<Option<Created>, Error> {
-        trace!(step = 3, path = self.path, "search for the node");
+        trace!(step = 3, belief = "unknown", path = self.path, "search for the node");
         let synced = self.client.sync(self.node.parent);
         let listed = self.client.get_children(self.node.parent);
         synced.await?;

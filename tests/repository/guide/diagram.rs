@@ -1,11 +1,15 @@
 //! A recording as a sequence diagram: its rows, and their Mermaid source for editors.
 
-use std::fmt::Write as _;
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
 
-use docent_protocol::dissect::Direction;
+use docent_protocol::{OpCode, dissect::Direction};
 use docent_testing::tap::{Printer, Record, TextOptions, What};
 
-use super::steps::{Frames, NewHold, Traced};
+use super::steps::{self, Frames, Traced};
 
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,12 +18,28 @@ pub(super) enum Row {
     Note(String),
     /// Time passes.
     Pause(String),
-    /// Whether a client holds the lock from here on.
-    Holds {
-        client: String,
-        held: bool,
-    },
+    /// What a client believes from here on. Nothing is sent.
+    Belief(Belief),
     Frame(Frame),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Belief {
+    pub(super) client: String,
+    pub(super) bar: Bar,
+    /// The step of `LockInternals`: the decision.
+    pub(super) step: Option<u64>,
+    /// None if the frame that follows says it.
+    pub(super) text: Option<String>,
+}
+
+/// The bar on the lifeline of a client. The stronger belief counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) enum Bar {
+    #[default]
+    None,
+    Waits,
+    Holds,
 }
 
 /// A message between a client and the server.
@@ -51,6 +71,13 @@ pub(crate) struct Diagram {
     pub(super) rows: Vec<Row>,
     printer: Printer,
     frames: Frames,
+    /// What the clients believe of their nodes, by client and path.
+    beliefs: BTreeMap<(String, String), Bar>,
+    /// When the last two replies to each client were recorded.
+    replies: BTreeMap<String, [Duration; 2]>,
+    /// Before the recording.
+    start: Instant,
+    pub(super) session_timeout: Duration,
     /// Remarks on the events of a client, each for the next event whose text contains the words.
     remarks: Vec<(String, String, String)>,
 }
@@ -65,6 +92,10 @@ impl Diagram {
             rows: Vec::new(),
             printer,
             frames: Frames::default(),
+            beliefs: BTreeMap::new(),
+            replies: BTreeMap::new(),
+            start: Instant::now(),
+            session_timeout: Duration::ZERO,
             remarks: Vec::new(),
         }
     }
@@ -81,9 +112,10 @@ impl Diagram {
         self.rows.push(Row::Pause(text.to_owned()));
     }
 
-    /// Marks a client as the holder of a lock that is not one of `LockInternals`.
-    pub(crate) fn holds(&mut self, client: &str, held: bool) {
-        self.rows.push(Row::Holds { client: client.to_owned(), held });
+    /// Removes what a client believes: its process has ended.
+    pub(crate) fn forget(&mut self, client: &str) {
+        self.beliefs.retain(|(of, _), _| of != client);
+        self.push_belief(client, None, None);
     }
 
     /// Explains the next event of a client whose text contains these words.
@@ -91,80 +123,149 @@ impl Diagram {
         self.remarks.push((client.to_owned(), event.to_owned(), remark.to_owned()));
     }
 
-    /// Adds rows for these frames in an order that is the same in each run. The frames of `first` come first, then
-    /// those of the other clients by name: frames of two connections may arrive in any order. Each reply follows its
-    /// own request directly: the next request may be sent before or after that reply arrives.
+    /// Adds rows for these frames, and for the events in `traced`, which the locks reported meanwhile.
     ///
     /// # Panics
     ///
-    /// If the steps of the frames are not those in `traced`, which the locks reported meanwhile.
+    /// If the steps of the frames are not those in `traced`.
     pub(crate) fn frames<'a>(
         &mut self,
         first: &str,
         records: impl Iterator<Item = &'a Record>,
         traced: &[Traced],
     ) {
-        let mut records: Vec<_> = records.collect();
-        records.sort_by_key(|record| (&*record.client != first, record.client.clone()));
-        let mut ordered: Vec<&Record> = Vec::new();
-        for record in records {
-            let at = match record.what {
-                What::Reply { xid: answered, .. } => ordered.iter().rposition(|other| {
-                    let asked = matches!(other.what, What::Request { xid, .. } if xid == answered);
-                    asked && other.connection == record.connection
-                }),
-                _ => None,
-            };
-            ordered.insert(at.map_or(ordered.len(), |at| at + 1), record);
-        }
-        let new_holds = self.frames.verify_steps(ordered.iter().copied(), traced);
-        let start = self.rows.len();
-        for record in ordered {
-            let Some(direction) = record.direction() else { continue };
-            let Some(line) = self.printer.line(record) else { continue };
-            let kind = match (direction, &record.what) {
-                (Direction::ToServer, _) => Kind::Request,
-                (_, What::Event { .. }) => Kind::Event,
-                _ => Kind::Reply,
-            };
-            let client = record.client.to_string();
-            if self.frames.ends_hold(record) {
-                self.rows.push(Row::Holds { client: client.clone(), held: false });
+        let ordered = ordered(first, records.collect());
+        let clients = self.frames.verify_steps(ordered.iter().copied(), traced);
+        let mut items: Vec<_> = ordered.into_iter().map(Item::Frame).collect();
+        for (client, event) in clients.into_iter().zip(traced) {
+            // What ends with a delete ends in front of it: a request that is sent earlier may be recorded later.
+            let ends = |item: &Item<'_>| matches!(item, Item::Frame(record) if is_delete(record, &client, &event.path));
+            if event.belief == "over" && items.iter().any(ends) {
+                continue;
             }
-            let (text, step) = (words(&line), self.frames.step(record));
-            assert_eq!(text.matches('[').count(), text.matches(']').count(), "{text}: {line}");
-            let remark = self.remarks.iter().position(|(of, event, _)| {
-                kind == Kind::Event && *of == client && text.contains(event)
-            });
-            let remark = remark.map(|at| self.remarks.remove(at).2);
-            let lost = record.injected.is_some_and(|fault| {
-                fault.contains("dropped") || (kind == Kind::Request && fault == "DROP_BEFORE")
-            });
-            self.rows.push(Row::Frame(Frame { client, kind, lost, step, text, remark }));
-            self.drop_repeated();
-        }
-        for NewHold { client, lock } in new_holds {
-            let listing = format!("getChildren2 {lock}");
-            let is_of = |row: &Row, kind: Kind, text: &str| {
-                matches!(row, Row::Frame(frame)
-                    if frame.client == client && frame.kind == kind && frame.text.starts_with(text))
+            let is_own = |item: &Item<'_>| item.client() == client;
+            let is_before = |item: &Item<'_>| is_own(item) && item.seq() < event.seq;
+            let at = match items.iter().rposition(is_before) {
+                Some(before) => before + 1,
+                None if client == first => 0,
+                None => items.iter().position(is_own).unwrap_or(items.len()),
             };
-            let rows = &self.rows[start..];
-            let asked = rows.iter().rposition(|row| is_of(row, Kind::Request, &listing));
-            let asked = asked.expect("the listing that decided");
-            let reply =
-                rows[asked..].iter().position(|row| is_of(row, Kind::Reply, "getChildren2"));
-            let at = start + asked + reply.expect("its reply") + 1;
-            self.rows.insert(at, Row::Holds { client, held: true });
+            items.insert(at, Item::Event(client, event));
+        }
+        for item in items {
+            match item {
+                Item::Frame(record) => self.frame(record),
+                Item::Event(client, event) => self.event(&client, event),
+            }
+            self.drop_repeated();
         }
     }
 
-    /// A waiter that times out may list and read once more: rows that repeat the four rows before them are dropped.
+    fn frame(&mut self, record: &Record) {
+        let Some(direction) = record.direction() else { return };
+        let Some(line) = self.printer.line(record) else { return };
+        let kind = match (direction, &record.what) {
+            (Direction::ToServer, _) => Kind::Request,
+            (_, What::Event { .. }) => Kind::Event,
+            _ => Kind::Reply,
+        };
+        let client = record.client.to_string();
+        // No event traces that a dropped acquire deletes its node in the background.
+        if record.is_request(OpCode::Delete) {
+            self.end_belief(&client, record.path().unwrap_or_default());
+        }
+        let (text, step) = (words(&line), self.frames.step(record));
+        assert_eq!(text.matches('[').count(), text.matches(']').count(), "{text}: {line}");
+        let remark = self.remarks.iter().position(|(of, event, _)| {
+            kind == Kind::Event && *of == client && text.contains(event)
+        });
+        let remark = remark.map(|at| self.remarks.remove(at).2);
+        let lost = record.injected.is_some_and(|fault| {
+            fault.contains("dropped") || (kind == Kind::Request && fault == "DROP_BEFORE")
+        });
+        if kind == Kind::Reply && !lost {
+            let [_, last] = self.replies.get(&client).copied().unwrap_or_default();
+            self.replies.insert(client.clone(), [last, record.at]);
+        }
+        self.rows.push(Row::Frame(Frame { client, kind, lost, step, text, remark }));
+    }
+
+    /// Adds what a client believes from an event on, if that is new.
+    fn event(&mut self, client: &str, event: &Traced) {
+        let place = (client.to_owned(), event.path.clone());
+        let text = match event.belief.as_str() {
+            "unknown" => "does not know whether its node exists".to_owned(),
+            "waits" => {
+                self.beliefs.insert(place, Bar::Waits);
+                match self.frames.owner(&event.ahead) {
+                    Some(owner) => format!("waits for {owner}'s node"),
+                    None if event.ahead.is_empty() => "waits for a lease".to_owned(),
+                    None => format!("waits for {}", event.ahead),
+                }
+            }
+            "holds" => {
+                self.beliefs.insert(place, Bar::Holds);
+                format!("{}{}", held(&event.path), self.until(client, event))
+            }
+            "over" => return self.end_belief(client, &event.path),
+            _ => return,
+        };
+        self.push_belief(client, event.step.filter(|step| *step == 6), Some(text));
+    }
+
+    fn end_belief(&mut self, client: &str, path: &str) {
+        let text = match self.beliefs.remove(&(client.to_owned(), path.to_owned())) {
+            Some(Bar::Holds) => format!("{} no longer", held(path)),
+            Some(_) => "waits no longer".to_owned(),
+            None => return,
+        };
+        self.push_belief(client, None, Some(text));
+    }
+
+    /// The end of a hold: one session timeout after the sending of the last request that was answered.
+    ///
+    /// # Panics
+    ///
+    /// If the lock counts from an earlier moment.
+    fn until(&self, client: &str, event: &Traced) -> String {
+        let Some(left) = &event.left else { return ", and asks no clock".to_owned() };
+        let left = Duration::from_secs_f64(left.parse().unwrap());
+        let lasts = self.session_timeout - self.session_timeout / 20;
+        let [before, last] = self.replies.get(client).copied().unwrap_or_default();
+        let sent = (event.at - self.start + left).checked_sub(lasts).unwrap();
+        assert!(sent >= before, "counted from {sent:?}; answers at {before:?} and {last:?}");
+        let is_reply = |row: &Row| matches!(row, Row::Frame(frame) if frame.client == client && frame.kind == Kind::Reply);
+        let replied = self.rows.iter().rposition(is_reply).expect("an answer");
+        let asked = self.rows[..replied].iter().rev().find_map(|row| match row {
+            Row::Frame(frame) if frame.client == client && frame.kind == Kind::Request => {
+                Some(frame)
+            }
+            _ => None,
+        });
+        let asked = asked.expect("its request");
+        let name = asked.text.split(' ').next().unwrap_or_default();
+        let name = asked.step.map_or_else(|| name.to_owned(), |step| format!("({step})"));
+        format!(" until T after {name}")
+    }
+
+    /// Adds the bar of a client, and the words of its new belief.
+    fn push_belief(&mut self, client: &str, step: Option<u64>, text: Option<String>) {
+        let beliefs = self.beliefs.iter().filter(|((of, _), _)| of == client);
+        // The mutex of a semaphore is the way to a lease.
+        let is_inner = |path: &str| steps::parent(path).ends_with("/locks");
+        let bars = beliefs.map(|((_, path), bar)| if is_inner(path) { Bar::Waits } else { *bar });
+        let bar = bars.max().unwrap_or_default();
+        self.rows.push(Row::Belief(Belief { client: client.to_owned(), bar, step, text }));
+    }
+
+    /// A waiter that times out may list, decide and read once more: rows that repeat the five rows before them are
+    /// dropped.
     fn drop_repeated(&mut self) {
-        const LOOK: usize = 4;
+        const LOOK: usize = 5;
         let Some(start) = self.rows.len().checked_sub(2 * LOOK) else { return };
         let (before, again) = self.rows[start..].split_at(LOOK);
-        if before == again && before.iter().all(|row| matches!(row, Row::Frame { .. })) {
+        if before == again && before.iter().all(|row| matches!(row, Row::Frame(_) | Row::Belief(_)))
+        {
             self.rows.truncate(start + LOOK);
         }
     }
@@ -185,7 +286,11 @@ impl Diagram {
                 && frame.kind == Kind::Request
                 && frame.text.starts_with(request))
         };
-        let at = self.rows.iter().rposition(is_request).unwrap();
+        let mut at = self.rows.iter().rposition(is_request).unwrap();
+        // What the client believed until then.
+        while matches!(self.rows[at - 1], Row::Belief(_)) {
+            at -= 1;
+        }
         self.rows.insert(at, Row::Pause(text.to_owned()));
     }
 
@@ -201,10 +306,13 @@ impl Diagram {
         self.rows.len()
     }
 
-    /// Removes all rows from `start` on, except for the holds.
+    /// Removes all rows from `start` on, except for the bars.
     pub(crate) fn hide_frames_from(&mut self, start: usize) {
         let hidden = self.rows.split_off(start);
-        self.rows.extend(hidden.into_iter().filter(|row| matches!(row, Row::Holds { .. })));
+        self.rows.extend(hidden.into_iter().filter_map(|row| match row {
+            Row::Belief(belief) => Some(Row::Belief(Belief { step: None, text: None, ..belief })),
+            _ => None,
+        }));
     }
 
     /// Whether every remark has found its event.
@@ -227,8 +335,11 @@ impl Diagram {
             let _ = match row {
                 Row::Note(text) => writeln!(out, "    Note over {all}: {}", plain(text)),
                 Row::Pause(text) => writeln!(out, "    Note over {all}: ... {} ...", plain(text)),
-                Row::Holds { client, held: true } => writeln!(out, "    activate {client}"),
-                Row::Holds { client, .. } => writeln!(out, "    deactivate {client}"),
+                Row::Belief(Belief { text: None, .. }) => Ok(()),
+                Row::Belief(Belief { client, step, text: Some(text), .. }) => {
+                    let step = step.map(|step| format!("({step}) ")).unwrap_or_default();
+                    writeln!(out, "    Note over {client}: {step}{}", plain(text))
+                }
                 Row::Frame(Frame { client, kind, lost, step, text, remark }) => {
                     let step = step.map(|step| format!("({step}) ")).unwrap_or_default();
                     let _ = match (kind, lost) {
@@ -246,6 +357,65 @@ impl Diagram {
             };
         }
         out
+    }
+}
+
+/// A frame, or an event of a lock between the frames of its client.
+enum Item<'a> {
+    Frame(&'a Record),
+    Event(String, &'a Traced),
+}
+
+impl Item<'_> {
+    fn client(&self) -> &str {
+        match self {
+            Self::Frame(record) => &record.client,
+            Self::Event(client, _) => client,
+        }
+    }
+
+    /// An event has the number of the record after it.
+    const fn seq(&self) -> u64 {
+        match self {
+            Self::Frame(record) => record.seq,
+            Self::Event(_, event) => event.seq.saturating_sub(1),
+        }
+    }
+}
+
+/// Whether a client deletes its node.
+fn is_delete(record: &Record, client: &str, path: &str) -> bool {
+    record.is_request(OpCode::Delete) && *record.client == *client && record.path() == Some(path)
+}
+
+/// Frames in an order that is the same in each run. Those of `first` come first, then those of the other clients by
+/// name: frames of two connections may arrive in any order. Each reply follows its own request directly: the next
+/// request may be sent before or after that reply arrives.
+fn ordered<'a>(first: &str, mut records: Vec<&'a Record>) -> Vec<&'a Record> {
+    records.sort_by_key(|record| (&*record.client != first, record.client.clone()));
+    let mut ordered: Vec<&Record> = Vec::new();
+    for record in records {
+        let at = match record.what {
+            What::Reply { xid: answered, .. } => ordered.iter().rposition(|other| {
+                let asked = matches!(other.what, What::Request { xid, .. } if xid == answered);
+                asked && other.connection == record.connection
+            }),
+            _ => None,
+        };
+        ordered.insert(at.map_or(ordered.len(), |at| at + 1), record);
+    }
+    ordered
+}
+
+/// What the owner of a node says that it holds.
+fn held(path: &str) -> String {
+    let lock = if path.contains("/_c_") { steps::parent(path) } else { path };
+    match path {
+        _ if path.contains("-latch-") => "leads".to_owned(),
+        _ if path.contains("-lease-") => "holds a lease".to_owned(),
+        _ if path.contains("__READ__") => format!("reads {lock}"),
+        _ if path.contains("__WRIT__") => format!("writes {lock}"),
+        _ => format!("holds {lock}"),
     }
 }
 

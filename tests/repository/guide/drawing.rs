@@ -2,7 +2,7 @@
 
 use docent_drawing::{Point, Svg};
 
-use super::diagram::{Diagram, Frame, Kind, Row};
+use super::diagram::{Bar, Belief, Diagram, Frame, Kind, Row};
 
 /// The width in units of the picture; a phone shows about one pixel for each.
 const WIDTH: f64 = 360.0;
@@ -23,14 +23,16 @@ text{fill:#1b2430;font:10px ui-monospace,Menlo,Consolas,monospace}
 line.request{stroke:#14527a}path.request,circle.request{fill:#14527a}text.request{fill:#0f4163}
 line.reply{stroke:#5a6572;stroke-dasharray:4 3}path.reply{fill:#5a6572}text.reply{fill:#434c57}
 line.event{stroke:#b3261e}path.event,circle.event{fill:#b3261e}text.event{fill:#9c1c15}
-.hold{fill:#3f9142}text.pause{fill:#5a6572;font-style:italic}path.cross{fill:none;stroke:#d0021b;stroke-width:2.5}
+.hold{fill:#3f9142}.wait{fill:#fff;stroke:#3f9142;stroke-width:1.5}
+text.belief{fill:#2b6b2e;font-style:italic}circle.belief{fill:#3f9142}text.pause{fill:#5a6572;font-style:italic}path.cross{fill:none;stroke:#d0021b;stroke-width:2.5}
 text.remark{font-style:italic}text.number{fill:#fff;font-weight:bold}
 @media (prefers-color-scheme:dark){
 text{fill:#e6e9ee}.page{fill:#1c2026}.life{stroke:#667080}.note{fill:#4a3f14;stroke:#8a7530}
 line.request{stroke:#6cb8ec}path.request,circle.request{fill:#6cb8ec}text.request{fill:#9fd2f5}
 line.reply{stroke:#a4adb8}path.reply{fill:#a4adb8}text.reply{fill:#c3cad3}
 line.event{stroke:#ff8a80}path.event,circle.event{fill:#ff8a80}text.event{fill:#ffb0a9}
-.hold{fill:#63c267}text.pause{fill:#a4adb8}path.cross{stroke:#ff5a4e}text.number{fill:#10151b}}
+.hold{fill:#63c267}.wait{fill:#1c2026;stroke:#63c267}text.belief{fill:#8fd892}circle.belief{fill:#63c267}
+text.pause{fill:#a4adb8}path.cross{stroke:#ff5a4e}text.number{fill:#10151b}}
 ";
 
 /// The picture so far: what is drawn behind the rows, and the rows.
@@ -44,27 +46,26 @@ struct Picture {
 impl Diagram {
     pub(crate) fn svg(&self) -> String {
         let mut picture = Picture { y: 30.0, ..Picture::default() };
-        // The beginning of each client's hold.
-        let mut held: Vec<Option<f64>> = vec![None; self.clients.len()];
+        // The bar of each client, and its beginning.
+        let mut bars = vec![(Bar::None, 0.0); self.clients.len()];
         for row in &self.rows {
             match row {
                 Row::Note(text) => picture.note(text),
                 Row::Pause(text) => picture.pause(text),
-                Row::Holds { client, held: begins } => {
-                    let column = self.column(client);
-                    if *begins {
-                        held[column].get_or_insert(picture.y);
-                    } else if let Some(from) = held[column].take() {
-                        picture.hold(self.x(client), from);
+                Row::Belief(belief) => {
+                    let (client, x) = (&belief.client, self.x(&belief.client));
+                    let from = picture.belief(belief, x);
+                    let (bar, since) = &mut bars[self.column(client)];
+                    if *bar != belief.bar {
+                        picture.bar(*bar, x, *since, from);
+                        (*bar, *since) = (belief.bar, from);
                     }
                 }
                 Row::Frame(frame) => picture.frame(frame, self.x(&frame.client)),
             }
         }
-        for (client, from) in self.clients.iter().zip(held) {
-            if let Some(from) = from {
-                picture.hold(self.x(client), from);
-            }
+        for (client, (bar, from)) in self.clients.iter().zip(bars) {
+            picture.bar(bar, self.x(client), from, picture.y + 4.0);
         }
         let end = picture.y + 6.0;
         picture.y += 14.0;
@@ -101,7 +102,12 @@ impl Diagram {
             })
         };
         let has = |kind| frames().any(|frame| frame.kind == kind);
-        let is_held = self.rows.iter().any(|row| matches!(row, Row::Holds { .. }));
+        let beliefs = || {
+            self.rows.iter().filter_map(|row| match row {
+                Row::Belief(belief) => Some(belief),
+                _ => None,
+            })
+        };
         let (mut x, mut y) = (8.0, picture.y + 6.0);
         let mut item = |text: &str, sign: &dyn Fn(&mut Svg, Point)| {
             let width = 34.0 + text.len() as f64 * LETTER;
@@ -122,9 +128,15 @@ impl Diagram {
         if frames().any(|frame| frame.lost) {
             item("lost", &|svg, (x, y)| cross(svg, (x + 9.0, y - 3.0)));
         }
-        if is_held {
-            item("holds the lock, as far as it knows", &|svg, (x, y)| {
-                svg.rect((x + 6.0, y - 9.0), (5.0, 11.0), "hold", "");
+        for (bar, text) in [(Bar::Waits, "waits"), (Bar::Holds, "holds, as far as it knows")] {
+            if beliefs().any(|belief| belief.bar == bar) {
+                item(text, &|svg, (x, y)| bar_between(svg, bar, x + 8.5, y - 9.0, y + 2.0));
+            }
+        }
+        let has_time = |text: &String| text.contains(" until T ");
+        if beliefs().any(|belief| belief.text.as_ref().is_some_and(has_time)) {
+            item("session timeout, less 5 %", &|svg, (x, y)| {
+                svg.text((x + 9.0, y), "belief middle", "T");
             });
         }
         if frames().any(|frame| frame.step.is_some()) {
@@ -139,6 +151,14 @@ fn class(kind: Kind) -> &'static str {
         Kind::Request => "request",
         Kind::Reply => "reply",
         Kind::Event => "event",
+    }
+}
+
+fn bar_between(svg: &mut Svg, bar: Bar, x: f64, from: f64, to: f64) {
+    match bar {
+        Bar::None => {}
+        Bar::Waits => svg.rect((x - 2.0, from), (4.0, to - from), "wait", ""),
+        Bar::Holds => svg.rect((x - 3.0, from), (6.0, to - from), "hold", ""),
     }
 }
 
@@ -183,8 +203,24 @@ impl Picture {
         self.y += height;
     }
 
-    fn hold(&mut self, x: f64, from: f64) {
-        self.behind.rect((x - 3.0, from), (6.0, self.y + 4.0 - from), "hold", "");
+    fn bar(&mut self, bar: Bar, x: f64, from: f64, to: f64) {
+        bar_between(&mut self.behind, bar, x, from, to);
+    }
+
+    /// Writes what a client believes from here on, and returns the height of this moment.
+    fn belief(&mut self, belief: &Belief, client: f64) -> f64 {
+        let Some(text) = &belief.text else { return self.y + 4.0 };
+        self.y += LINE + 4.0;
+        let width = text.chars().count() as f64 * LETTER;
+        let x = (client + 12.0).min(WIDTH - 10.0 - width);
+        self.rows.rect((x - 1.0, self.y - 9.0), (width + 2.0, LINE), "page", "");
+        self.rows.text((x, self.y), "belief", text);
+        match belief.step {
+            Some(step) => badge(&mut self.rows, (client - 9.0, self.y), 7.0, "belief", step),
+            None => self.rows.circle((client, self.y - 3.0), 3.0, "belief"),
+        }
+        self.y += 4.0;
+        self.y - 7.0
     }
 
     fn frame(&mut self, frame: &Frame, client: f64) {

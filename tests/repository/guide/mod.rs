@@ -1,6 +1,7 @@
 //! The guide shows a run: its diagrams are recorded, and the committed ones equal those of a new run. With
 //! `DOCENT_BLESS` set (`cargo xtask guide` does so), they are written again.
 
+mod by_hand;
 mod diagram;
 mod drawing;
 mod lock_scenes;

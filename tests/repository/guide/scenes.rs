@@ -4,7 +4,7 @@ use std::{future::Future, pin::Pin};
 
 use docent::{
     AddWatchMode, CacheEvent, CacheOptions, ConnectionState, CreateMode, CuratorCache, ErrorKind,
-    EventType, Events, LeaderLatch, OpCode, Outcome,
+    EventType, Events, LeaderLatch, OpCode,
     locks::{
         InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
         InterProcessSemaphoreV2, LockGuard,
@@ -16,6 +16,7 @@ use docent_testing::{
 };
 
 use super::{
+    by_hand::ByHand,
     diagram::Diagram,
     lock_scenes::{five_waiters, revocation},
     stage::{DEADLINE, Stage, options},
@@ -90,35 +91,27 @@ async fn persistent_watch() -> Diagram {
     stage.diagram
 }
 
+fn by_hand<'a>(client: &'a docent::Client, name: &'a str) -> ByHand<'a> {
+    ByHand { client, name, lock: "/lock" }
+}
+
 async fn naive_lock() -> Diagram {
     let mut stage = Stage::new("naive-lock", "The naive lock and its herd").await;
     let [a, b, c] = stage.clients().await;
-    let create = |client: &docent::Client| client.create("/lock", b"", CreateMode::Ephemeral);
-    stage.step("A", "A creates the node: it holds the lock", create(&a)).await;
-    stage.diagram.holds("A", true);
+    let [a, b, c] = [by_hand(&a, "A"), by_hand(&b, "B"), by_hand(&c, "C")];
+    stage.step("A", "A creates the node: it holds the lock", a.create()).await;
     let mut waiting = Vec::new();
-    for (name, client) in [("B", &b), ("C", &c)] {
-        let wait = async {
-            let error = create(client).await.expect_err("A has it");
-            assert_eq!(error.outcome(), Outcome::NotApplied);
-            client.exists_and_watch("/lock").await
-        };
-        let note = format!("{name} fails, and waits for the node to go");
-        waiting.push(stage.step(name, &note, wait).await.1);
+    for waiter in [&b, &c] {
+        let note = format!("{} fails, and waits for the node to go", waiter.name);
+        waiting.extend(stage.step(waiter.name, &note, waiter.create()).await);
     }
     stage.diagram.pause("A works; B and C wait");
-    stage.diagram.holds("A", false);
-    stage.step("A", "A deletes it: everybody is woken", a.delete("/lock", None)).await;
+    stage.step("A", "A deletes it: everybody is woken", a.release("/lock")).await;
     for watcher in &mut waiting {
         watcher.next().await;
     }
-    stage.step("B", "B is the faster one", create(&b)).await;
-    stage.diagram.holds("B", true);
-    let again = async {
-        create(&c).await.expect_err("B has it");
-        c.exists_and_watch("/lock").await
-    };
-    stage.step("C", "C was woken for nothing", again).await;
+    stage.step("B", "B is the faster one", b.create()).await;
+    stage.step("C", "C was woken for nothing", c.create()).await;
     stage.diagram
 }
 
@@ -126,9 +119,8 @@ async fn late_release() -> Diagram {
     let title = "A late release deletes the node of the next holder";
     let mut stage = Stage::new("late-release", title).await;
     let [a, b, c] = stage.clients().await;
-    let create = |client: &docent::Client| client.create("/lock", b"", CreateMode::Ephemeral);
-    stage.step("A", "A creates the node: it holds the lock", create(&a)).await;
-    stage.diagram.holds("A", true);
+    let [first, second, third] = [by_hand(&a, "A"), by_hand(&b, "B"), by_hand(&c, "C")];
+    stage.step("A", "A creates the node: it holds the lock", first.create()).await;
     stage.diagram.pause("A stands still for longer than its session timeout");
     let (mut states, session) = (a.states(), a.session().unwrap().session_id());
     assert!(stage.server.expire_session(session));
@@ -137,52 +129,41 @@ async fn late_release() -> Diagram {
         a.wait_until_connected(DEADLINE).await
     };
     stage.unrecorded(renewed).await.unwrap();
-    stage
-        .step("B", "A's session has expired, and its node is gone: B holds the lock", create(&b))
-        .await;
-    stage.diagram.holds("B", true);
-    stage.diagram.holds("A", false);
-    stage.step("A", "A continues, with a new session, and releases", a.delete("/lock", None)).await;
-    stage.step("C", "The node was B's: now C holds the lock, too", create(&c)).await;
-    stage.diagram.holds("C", true);
+    let note = "A's session has expired, and its node is gone: B holds the lock";
+    stage.step("B", note, second.create()).await;
+    let note = "A continues, with a new session, and releases";
+    stage.step("A", note, first.release("/lock")).await;
+    stage.step("C", "The node was B's: now C holds the lock, too", third.create()).await;
     stage.diagram
 }
 
 async fn sequential_lock() -> Diagram {
     let mut stage = Stage::new("sequential-lock", "Each waits for the one before it").await;
-    let mut clients = Vec::new();
-    for name in ["A", "B", "C"] {
-        clients.push((name, stage.client(name).await));
-    }
-    stage.unrecorded(clients[0].1.create("/lock", b"", CreateMode::Persistent)).await.unwrap();
+    let [a, b, c] = stage.clients().await;
+    stage.unrecorded(a.create("/lock", b"", CreateMode::Persistent)).await.unwrap();
+    let clients = [by_hand(&a, "A"), by_hand(&b, "B"), by_hand(&c, "C")];
     let mut nodes: Vec<String> = Vec::new();
     let mut watchers = Vec::new();
-    for (name, client) in &clients {
+    for contender in &clients {
         let enter = async {
-            let node = client.create("/lock/n-", b"", CreateMode::EphemeralSequential).await?;
-            client.get_children("/lock").await?;
+            let mode = CreateMode::EphemeralSequential;
+            let node = contender.client.create("/lock/n-", b"", mode).await?;
+            let watcher = contender.look(&node).await?;
             nodes.push(node);
-            match nodes.iter().rev().nth(1) {
-                Some(before) => client.get_data_and_watch(before).await.map(|(_, it)| Some(it)),
-                None => Ok(None),
-            }
+            Ok::<_, docent::Error>(watcher)
         };
-        let note = match *name {
+        let note = match contender.name {
             "A" => "A's number is the lowest: it holds the lock",
             "B" => "B waits for A's node alone",
             _ => "C waits for B's node alone",
         };
-        watchers.extend(stage.step(name, note, enter).await);
-        if *name == "A" {
-            stage.diagram.holds("A", true);
-        }
+        watchers.extend(stage.step(contender.name, note, enter).await);
     }
     stage.diagram.pause("A works; B and C wait");
-    stage.diagram.holds("A", false);
-    stage.step("A", "A leaves: only B is woken", clients[0].1.delete(&nodes[0], None)).await;
+    stage.step("A", "A leaves: only B is woken", clients[0].release(&nodes[0])).await;
     watchers[0].next().await;
-    stage.step("B", "B looks, and holds it", clients[1].1.get_children("/lock")).await;
-    stage.diagram.holds("B", true);
+    let ahead = stage.step("B", "B looks, and holds it", clients[1].look(&nodes[1])).await;
+    assert!(ahead.is_none());
     assert_eq!(watchers[1].try_next(), None);
     stage.diagram
 }

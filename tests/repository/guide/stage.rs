@@ -1,6 +1,6 @@
 //! The stage for the scenes of the guide: an embedded server behind a tap, and clients with names.
 
-use std::{collections::BTreeSet, fmt::Debug, future::Future, time::Duration};
+use std::{collections::BTreeSet, fmt::Debug, future::Future, sync::Arc, time::Duration};
 
 use docent::{Client, Config, locks::LockOptions, retry::RetryNTimes};
 use docent_testing::{
@@ -14,7 +14,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Stage {
     pub(crate) server: TestingServer,
-    pub(crate) tap: Tap,
+    pub(crate) tap: Arc<Tap>,
     clients: Vec<(TapClient, Client)>,
     pub(crate) diagram: Diagram,
     /// The first record of the next step.
@@ -23,10 +23,11 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn new(name: &'static str, title: &'static str) -> Self {
-        drop(steps::take_traced());
+        let diagram = Diagram::new(name, title);
         let server = TestingServer::start().await.unwrap();
-        let tap = server.tap().await.unwrap();
-        Self { server, tap, clients: Vec::new(), diagram: Diagram::new(name, title), next: 0 }
+        let tap = Arc::new(server.tap().await.unwrap());
+        steps::trace_beside(&tap);
+        Self { server, tap, clients: Vec::new(), diagram, next: 0 }
     }
 
     /// Starts a client; the frames of its start belong to no step.
@@ -35,6 +36,12 @@ impl Stage {
         let config = Config::new(&tap_client.connect_string()).unwrap();
         self.diagram.client(label);
         let client = config.connect().await.unwrap();
+        let trace = self.tap.trace();
+        let timeouts = trace.iter().filter_map(|record| match record.what {
+            What::Connected { time_out, .. } => u64::try_from(time_out).ok(),
+            _ => None,
+        });
+        self.diagram.session_timeout = Duration::from_millis(timeouts.last().unwrap());
         self.clients.push((tap_client, client.clone()));
         self.next = self.tap.len();
         client
@@ -70,6 +77,7 @@ impl Stage {
     /// Removes a client: its connection breaks, and it gets no new one.
     pub(crate) fn vanish(&mut self, label: &str) {
         self.clients.retain(|(tap_client, _)| tap_client.label() != label);
+        self.diagram.forget(label);
     }
 
     /// Runs an action without showing it.

@@ -1,53 +1,94 @@
 //! The step of `LockInternals` that sent a frame: read from the frame, and compared with the steps that the library
-//! traces.
+//! traces. What a client believes from there on is in the traced events alone.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, Once, PoisonError},
+    time::Instant,
 };
 
 use docent_protocol::{ErrorCode, OpCode};
-use docent_testing::tap::{Field, Record, Value, What};
+use docent_testing::tap::{Field, Record, Tap, Value, What};
 use tracing::{
     Event, Level, Metadata, Subscriber,
     field::{self, Visit},
     span,
 };
 
-/// A step that a lock has traced, and the path in its event: the lock's for the first three steps, then its node's.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+use super::by_hand;
+
+/// An event of a lock or an election.
+#[derive(Debug, Clone)]
 pub(crate) struct Traced {
-    step: u64,
-    path: String,
+    /// The number of records before it.
+    pub(super) seq: u64,
+    pub(super) at: Instant,
+    /// The step of `LockInternals`.
+    pub(super) step: Option<u64>,
+    /// What the client believes of its node from here on: `holds`, `waits`, `over`.
+    pub(super) belief: String,
+    /// The node that it waits for.
+    pub(super) ahead: String,
+    /// The seconds for which a hold lasts without another reply; none if the lock asks no clock.
+    pub(super) left: Option<String>,
+    /// The lock's path in the first three steps, then that of its node.
+    pub(super) path: String,
+    /// The name of the client, if the path does not say it: of a lock that is made by hand.
+    client: String,
 }
 
-type Log = Arc<Mutex<Vec<Traced>>>;
+/// The events since the last call of [`take_traced`], and the tap whose records they are among.
+struct Log {
+    tap: Option<Arc<Tap>>,
+    events: Vec<Traced>,
+}
 
-/// The steps traced since the last call, in this process. Only one test of this target uses locks itself.
+static LOG: Mutex<Log> = Mutex::new(Log { tap: None, events: Vec::new() });
+
+/// Traces all locks of this process from here on, among the records of this tap. Only one test of this target uses locks
+/// itself.
+pub(crate) fn trace_beside(tap: &Arc<Tap>) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| tracing::subscriber::set_global_default(Collector).unwrap());
+    let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    *log = Log { tap: Some(Arc::clone(tap)), events: Vec::new() };
+}
+
 pub(crate) fn take_traced() -> Vec<Traced> {
-    static LOG: OnceLock<Log> = OnceLock::new();
-    let log = LOG.get_or_init(|| {
-        let log = Log::default();
-        tracing::subscriber::set_global_default(Collector(Arc::clone(&log))).unwrap();
-        log
-    });
-    std::mem::take(&mut *log.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(&mut LOG.lock().unwrap_or_else(PoisonError::into_inner).events)
 }
 
-struct Collector(Log);
+struct Collector;
 
 impl Subscriber for Collector {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("docent_recipes") && *metadata.level() == Level::TRACE
+        let is_lock = ["docent_recipes", by_hand::TARGET].iter();
+        is_lock.clone().any(|target| metadata.target().starts_with(target))
+            && *metadata.level() == Level::TRACE
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut traced = Traced::default();
-        event.record(&mut traced);
-        if traced.step > 0 {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(traced);
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let mut field = |name: &str| fields.0.remove(name);
+        let (step, belief) = (field("step"), field("belief").unwrap_or_default());
+        if step.is_none() && belief.is_empty() {
+            return;
         }
+        let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+        let traced = Traced {
+            // A frame is recorded before it is forwarded: those that the client knows are counted.
+            seq: log.tap.as_ref().map_or(0, |tap| tap.len()),
+            at: Instant::now(),
+            step: step.and_then(|step| step.parse().ok()),
+            belief,
+            ahead: field("ahead").unwrap_or_default(),
+            left: field("left_s"),
+            path: field("path").unwrap_or_default(),
+            client: field("client").unwrap_or_default(),
+        };
+        log.events.push(traced);
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
@@ -60,38 +101,37 @@ impl Subscriber for Collector {
     fn exit(&self, _: &span::Id) {}
 }
 
-impl Visit for Traced {
-    fn record_i64(&mut self, field: &field::Field, value: i64) {
-        if field.name() == "step" {
-            self.step = value.try_into().unwrap_or_default();
-        }
-    }
+/// The fields of an event as text.
+#[derive(Default)]
+struct Fields(BTreeMap<&'static str, String>);
 
+impl Visit for Fields {
     fn record_str(&mut self, field: &field::Field, value: &str) {
-        if field.name() == "path" {
-            value.clone_into(&mut self.path);
-        }
+        self.0.insert(field.name(), value.to_owned());
     }
 
     fn record_debug(&mut self, field: &field::Field, value: &dyn fmt::Debug) {
-        if field.name() == "path" {
-            self.path = format!("{value:?}").trim_matches('"').to_owned();
-        }
+        self.0.insert(field.name(), format!("{value:?}"));
     }
 }
 
 /// The parts of a name by which a node of `LockInternals` is recognized.
 const NAMES: [&str; 3] = ["-lock-", "__READ__", "__WRIT__"];
 
-fn is_lock_node(path: &str) -> bool {
-    path.contains("/_c_") && NAMES.iter().any(|name| path.contains(name))
+pub(super) fn is_lock_node(path: &str) -> bool {
+    is_protected(path) && NAMES.iter().any(|name| path.contains(name))
 }
 
-fn parent(path: &str) -> &str {
+/// Whether the path says which client has created the node: lock nodes, and those of elections and leases.
+fn is_protected(path: &str) -> bool {
+    path.contains("/_c_")
+}
+
+pub(super) fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// A lock node, identified by its path without the number.
+/// The node of a client, identified by its path without the number.
 #[derive(Debug, Clone)]
 struct Node {
     client: String,
@@ -100,7 +140,7 @@ struct Node {
     deleted: bool,
 }
 
-/// The lock nodes of a diagram.
+/// The nodes of a diagram's clients.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Frames {
     nodes: BTreeMap<String, Node>,
@@ -111,43 +151,33 @@ pub(crate) struct Frames {
     held_before: BTreeSet<String>,
 }
 
-#[derive(Debug)]
-pub(crate) struct NewHold {
-    pub(crate) client: String,
-    pub(crate) lock: String,
-}
-
 impl Frames {
-    /// Compares the traced steps with those of the next frames, and returns the holds that begin in these frames. The
-    /// inner mutex of a semaphore does not count as a hold.
+    /// Compares the traced steps with those of the next frames, and returns the clients of the events.
     pub(crate) fn verify_steps<'a>(
         &mut self,
         records: impl Iterator<Item = &'a Record>,
         traced: &[Traced],
-    ) -> Vec<NewHold> {
-        let decided = traced.iter().filter(|it| it.step == 6 && is_lock_node(&it.path));
-        let decided: Vec<_> = decided.map(|it| it.path.clone()).collect();
+    ) -> Vec<String> {
+        let held = traced.iter().filter(|it| it.belief == "holds" && is_lock_node(&it.path));
         self.held_before.clone_from(&self.held);
-        self.held.extend(decided.iter().cloned());
+        self.held.extend(held.map(|it| it.path.clone()));
         // The rows are made later, from the state before these frames.
         let mut after = self.clone();
         let shown: BTreeSet<_> = records.filter_map(|record| after.step(record)).collect();
         let is_lock = |path: &str| is_lock_node(path) || after.bases.contains(path);
-        let traced: BTreeSet<_> =
-            traced.iter().filter(|it| is_lock(&it.path)).map(|it| it.step).collect();
+        let steps: BTreeSet<_> =
+            traced.iter().filter(|it| is_lock(&it.path)).filter_map(|it| it.step).collect();
         // No frame shows the decision, nor that a waiter is woken by the clock.
         let without_frame = BTreeSet::from([6, 8]);
-        let missing = traced.difference(&shown).any(|step| !without_frame.contains(step));
+        let missing = steps.difference(&shown).any(|step| !without_frame.contains(step));
         // A dropped acquire leaves the queue in the background, which no event traces.
-        let wrong = shown.difference(&traced).any(|step| *step != 9);
-        assert!(!missing && !wrong, "traced {traced:?}, shown {shown:?}");
-        let new_holds = decided.iter().filter(|path| !parent(path).ends_with("/locks"));
-        new_holds
-            .filter_map(|path| {
-                let client = after.node(path)?.client.clone();
-                Some(NewHold { client, lock: parent(path).to_owned() })
-            })
-            .collect()
+        let wrong = shown.difference(&steps).any(|step| *step != 9);
+        assert!(!missing && !wrong, "traced {steps:?}, shown {shown:?}");
+        let client = |it: &Traced| match after.node(&it.path) {
+            Some(node) => node.client.clone(),
+            None => it.client.clone(),
+        };
+        traced.iter().map(client).collect()
     }
 
     /// The step that sent a request, or that an event wakes.
@@ -155,13 +185,16 @@ impl Frames {
         let client = &*record.client;
         let path = record.path().unwrap_or_default();
         match &record.what {
-            What::Request { op: OpCode::Create2 | OpCode::Create, .. } if is_lock_node(path) => {
-                self.bases.insert(parent(path).to_owned());
+            What::Request { op: OpCode::Create2 | OpCode::Create, .. } if is_protected(path) => {
                 let node = Node { client: client.to_owned(), lacks_parent: false, deleted: false };
-                Some(match self.nodes.insert(path.to_owned(), node) {
-                    None => 1,
-                    Some(node) if node.lacks_parent => 2,
-                    Some(_) => 3,
+                let before = self.nodes.insert(path.to_owned(), node);
+                is_lock_node(path).then(|| {
+                    self.bases.insert(parent(path).to_owned());
+                    match before {
+                        None => 1,
+                        Some(node) if node.lacks_parent => 2,
+                        Some(_) => 3,
+                    }
                 })
             }
             What::Reply { op: Some(OpCode::Create2), err: ErrorCode::NoNode, .. } => {
@@ -191,7 +224,7 @@ impl Frames {
                         if let Some(node) = self.node_mut(path) {
                             node.deleted = true;
                         }
-                        Some(if self.held.contains(path) { 10 } else { 9 })
+                        is_lock_node(path).then(|| if self.held.contains(path) { 10 } else { 9 })
                     }
                     OpCode::CheckWatches if is_lock_node(path) => Some(10),
                     _ => None,
@@ -212,22 +245,17 @@ impl Frames {
         })
     }
 
+    /// The client that has created a node.
+    pub(super) fn owner(&self, path: &str) -> Option<&str> {
+        self.node(path).map(|node| node.client.as_str())
+    }
+
     fn node(&self, path: &str) -> Option<&Node> {
         self.nodes.iter().find(|(start, _)| path.starts_with(*start)).map(|(_, node)| node)
     }
 
     fn node_mut(&mut self, path: &str) -> Option<&mut Node> {
         self.nodes.iter_mut().find(|(start, _)| path.starts_with(*start)).map(|(_, node)| node)
-    }
-
-    /// Whether this request is the first delete of a held node, by its holder. Call it before [`step`](Self::step).
-    pub(crate) fn ends_hold(&self, record: &Record) -> bool {
-        let path = record.path().unwrap_or_default();
-        let is_own = |node: &Node| node.client == *record.client && !node.deleted;
-        record.is_request(OpCode::Delete)
-            && self.node(path).is_some_and(is_own)
-            && self.held.contains(path)
-            && !parent(path).ends_with("/locks")
     }
 }
 
