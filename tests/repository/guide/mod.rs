@@ -161,6 +161,50 @@ fn each_example_is_on_a_page() {
     }
 }
 
+/// Each step has its code, Curator's method, and what the client believes, and until when.
+#[test]
+fn each_step_says_what_the_client_believes() {
+    let text = fs::read_to_string(guide().join("lock-internals.md")).unwrap();
+    let steps: Vec<_> = text.split("\n### Step ").skip(1).collect();
+    for (index, step) in steps.iter().enumerate() {
+        // Of the last step of a section, up to the next one.
+        let step = step.split("\n## ").next().unwrap();
+        assert!(step.starts_with(&format!("{}: ", index + 1)), "{step}");
+        let (_, belief) = step.split_once("\n**The client believes**").expect(step);
+        assert!(step.contains("```rust,ignore\n") && step.contains("Curator"), "{step}");
+        assert!(belief.contains("until") || belief.contains("for ever"), "{belief}");
+    }
+    assert_eq!(steps.len(), 10);
+}
+
+/// Each operation in a diagram is in the table of the first chapter, which is read before the diagrams.
+#[test]
+fn each_request_in_a_diagram_is_explained() {
+    let table = fs::read_to_string(guide().join("sessions-and-watches.md")).unwrap();
+    let (_, table) = table.split_once("\n| frame | Rust | does |\n").unwrap();
+    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    let explained: BTreeSet<_> = rows
+        .filter_map(|row| row.split('|').nth(1))
+        .flat_map(|names| names.split(',').map(|name| name.trim().trim_matches('`')))
+        .collect();
+    let mut compared = 0;
+    for entry in fs::read_dir(guide().join("diagrams")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "mmd") {
+            continue;
+        }
+        for line in fs::read_to_string(&path).unwrap().lines() {
+            let request = line.split_once(">>Z: ").or_else(|| line.split_once("-xZ: "));
+            let Some((_, request)) = request else { continue };
+            let mut words = request.split(' ').filter(|word| !word.starts_with('('));
+            let name = words.next().unwrap();
+            assert!(explained.contains(name), "{}: {name} is not explained", path.display());
+            compared += 1;
+        }
+    }
+    assert!(compared > 100, "{compared}");
+}
+
 /// The page on errors has a row for each kind.
 #[test]
 fn each_kind_of_error_has_advice() {
