@@ -13,7 +13,6 @@ use crate::world::{
     Using, World,
     check::{Check, Findings, Leftovers, View},
     core::Core,
-    disturbances::Disturbances,
     time::{Nanos, Pid, SECOND},
 };
 
@@ -122,6 +121,15 @@ pub(crate) struct Open<T> {
     pub(crate) of: T,
 }
 
+/// What is wrong about the node of an open object.
+pub(crate) struct Wrong {
+    /// The name of the object.
+    pub(crate) name: String,
+    pub(crate) what: &'static str,
+    /// The paths that the object writes to.
+    pub(crate) paths: Vec<String>,
+}
+
 /// The objects of a recipe, by the names that their nodes carry.
 pub(crate) struct NodeOwners<T> {
     pub(crate) open: BTreeMap<String, Open<T>>,
@@ -136,13 +144,13 @@ impl<T> Default for NodeOwners<T> {
 }
 
 impl<T: Send + 'static> NodeOwners<T> {
-    /// Reports the open objects whose nodes are wrong for too long in peace. `wrong` returns the name of an object, and
-    /// what is wrong about its node.
+    /// Reports the open objects whose nodes are wrong for too long in peace, unless their last write may have been
+    /// refused: an object writes again with its next change, and at the next reconnect.
     pub(crate) fn judge(
         &mut self,
         view: &View<'_>,
         found: &mut Findings,
-        mut wrong: impl FnMut(&str, &T, &Disturbances) -> Option<(String, &'static str)>,
+        wrong: impl Fn(&str, &T) -> Option<Wrong>,
     ) {
         let now = view.now;
         if now < self.next_look {
@@ -155,14 +163,20 @@ impl<T: Send + 'static> NodeOwners<T> {
             let is_peace = now >= disturbances.peace_at
                 && core.process(open.pid).is_running()
                 && open.client.ended().is_none();
-            let Some((name, wrong)) = wrong(id, &open.of, disturbances).filter(|_| is_peace) else {
+            let wrote_at = open.wanted_at.max(core.process(open.pid).state_changed_at);
+            let is_refused = |wrong: &Wrong| {
+                wrong.paths.iter().any(|path| wrote_at <= disturbances.denied_until(path))
+            };
+            let wrong = if is_peace { wrong(id, &open.of) } else { None };
+            let Some(wrong) = wrong.filter(|wrong| !is_refused(wrong)) else {
                 open.wrong_since = None;
                 continue;
             };
             let since = *open.wrong_since.get_or_insert(now);
             let from = since.max(open.wanted_at).max(core.disturbed_until(open.pid));
             if now > from + disturbances.longest_timeout + OWNED_WITHIN {
-                found.violation(format!("{name} of p{}.{} ({id}) {wrong}", open.pid, open.worker));
+                let Wrong { name, what, .. } = wrong;
+                found.violation(format!("{name} of p{}.{} ({id}) {what}", open.pid, open.worker));
                 open.is_judged = false;
             }
         }

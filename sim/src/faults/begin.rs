@@ -221,7 +221,7 @@ impl World {
                 let top = path.split('/').nth(1).unwrap_or_default();
                 let path = format!("/{top}");
                 self.note(format!("the nodes are those of {path}"));
-                self.core().disturbances.denied.insert(path.clone());
+                self.core().disturbances.deny(&path, until);
                 self.lasts_there(for_ms, move |servers, _, on| {
                     servers.set_full(on.then_some(path.as_str()));
                 });
@@ -313,7 +313,7 @@ impl World {
             FaultKind::Deny { node, perms, for_ms } => {
                 let Some(path) = self.some_path(node) else { return };
                 self.note(format!("the node is {path}"));
-                self.core().disturbances.denied.insert(path.clone());
+                self.core().disturbances.deny(&path, until);
                 self.lasts_there(for_ms, move |servers, _, on| {
                     let denied = if on { perms } else { 0 };
                     servers.set_perms(&path, Perms::from_number(Perms::ALL.number() & !denied));

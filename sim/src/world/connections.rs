@@ -96,6 +96,8 @@ pub(super) struct Connection {
     /// Its number at the servers, from acceptance to its end there.
     pub(super) server: Option<ConnectionId>,
     pub(super) state: State,
+    /// Whether the servers have sent something to it.
+    pub(super) is_answered: bool,
     pub(super) to_server: Pipe,
     pub(super) to_client: Pipe,
     /// Bytes that have arrived at the client, unread.

@@ -44,8 +44,11 @@ pub(crate) struct Disturbances {
     pub(crate) throttled: Vec<Nanos>,
     /// The sessions that the servers were made to end, with the time.
     pub(crate) expired: BTreeMap<i64, Nanos>,
-    /// The nodes on which permissions were taken from everybody.
-    pub(crate) denied: BTreeSet<String>,
+    /// When writes to these nodes, and to those below them, were last refused: until the permissions on them, or their
+    /// quota, were given back.
+    denied: BTreeMap<String, Nanos>,
+    /// The timeouts that members have granted to each session, in milliseconds, with the time.
+    granted: BTreeMap<i64, Vec<(Nanos, u64)>>,
     /// The nodes of recipes that another client has tried to delete.
     pub(crate) invalidated_by_others: BTreeSet<String>,
 }
@@ -56,13 +59,37 @@ impl Disturbances {
         self.throttled.iter().any(|began_at| (*began_at..began_at + THROTTLED_FOR).contains(&at))
     }
 
-    /// Whether a request for a node may have been refused for the permissions on it, or on a node above it.
-    pub(crate) fn denies(&self, path: &str) -> bool {
-        let is_at_or_below = |denied: &String| {
-            path.strip_prefix(denied.as_str())
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    /// Notes that the servers refuse writes to a node, and to those below it.
+    pub(crate) fn deny(&mut self, path: &str, until: Nanos) {
+        let noted = self.denied.entry(path.to_owned()).or_default();
+        *noted = until.max(*noted);
+    }
+
+    /// Until when a request for a node may have been refused for the permissions or the quota of it, or of a node
+    /// above it; 0: never.
+    pub(crate) fn denied_until(&self, path: &str) -> Nanos {
+        let is_at_or_below = |denied: &str| {
+            path.strip_prefix(denied).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        self.denied.iter().any(is_at_or_below)
+        let ends = self.denied.iter().filter(|(denied, _)| is_at_or_below(denied));
+        ends.map(|(_, until)| *until).max().unwrap_or_default()
+    }
+
+    /// Notes that a member has granted a session.
+    pub(crate) fn note_granted(&mut self, session: i64, now: Nanos, timeout_ms: u64) {
+        self.granted.entry(session).or_default().push((now, timeout_ms));
+    }
+
+    /// Whether a session may have ended early at this time: a member that has granted it a shorter timeout reports its
+    /// client to the leader once more after another member has granted a longer one, and the last report counts.
+    ///
+    /// Source: `LearnerSessionTracker.touchSession`, `ExpiryQueue.update`.
+    pub(crate) fn may_end_early(&self, session: i64, ended_at: Nanos) -> bool {
+        let granted = self.granted.get(&session).map_or(&[][..], Vec::as_slice);
+        let Some(((moved_at, longer), before)) = granted.split_last() else { return false };
+        before.iter().any(|(_, shorter)| {
+            shorter < longer && ended_at <= moved_at + shorter * MILLISECOND + 2 * self.tick
+        })
     }
 
     /// Notes that the naive bound of a hold may not suffice: for `for_ms`, the member may renew sessions without the

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use docent_protocol::dissect::Message;
+use docent_protocol::{
+    Decode as _, connect::ConnectResponse, dissect::Message, frame::LENGTH_SIZE, jute::Reader,
+};
 use docent_testing::server::{AppliedChange, Ensemble};
 
 use super::{
@@ -198,6 +200,7 @@ impl Core {
             let id = self.network.by_server.get(&server).copied();
             while let Some(data) = self.servers.ensemble.poll_transmit(server) {
                 let Some(id) = id else { continue };
+                self.note_granted(nanos(now), id, &data);
                 self.network.connections[id].to_client.in_flight += data.len();
                 self.send(nanos(now), id, Direction::ToClient, Segment::Data(data));
             }
@@ -215,6 +218,20 @@ impl Core {
         }
         if let Some(pid) = granted {
             self.sever(now, pid);
+        }
+    }
+
+    /// Notes the session that the first output of the servers to a connection grants.
+    fn note_granted(&mut self, now: Nanos, connection: usize, data: &[u8]) {
+        let c = &mut self.network.connections[connection];
+        if std::mem::replace(&mut c.is_answered, true) {
+            return;
+        }
+        if let Some(payload) = data.get(LENGTH_SIZE..)
+            && let Ok(granted) = ConnectResponse::decode(&mut Reader::new(payload))
+            && let Ok(timeout_ms) = u64::try_from(granted.time_out)
+        {
+            self.disturbances.note_granted(granted.session_id, now, timeout_ms);
         }
     }
 

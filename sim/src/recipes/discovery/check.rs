@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    checks::owners::{NodeOwners, OWNED_WITHIN, Open, OwnerCheck, ServerNode, TrackedObject},
+    checks::owners::{
+        NodeOwners, OWNED_WITHIN, Open, OwnerCheck, ServerNode, TrackedObject, Wrong,
+    },
     world::{
         World,
         check::{Check, Findings, Leftovers, View},
@@ -44,8 +46,8 @@ impl Shown {
 /// A registration.
 #[derive(Default)]
 pub(super) struct Registered {
-    /// `None`: the server chooses it.
-    path: Option<String>,
+    /// The path of its node; that of the service, if the server chooses the name of the node.
+    path: String,
     id: String,
     updates: u64,
     /// Its data, oldest first.
@@ -57,7 +59,7 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    pub(super) fn new(path: Option<String>, id: &str) -> Self {
+    pub(super) fn new(path: String, id: &str) -> Self {
         Self { path, id: id.to_owned(), ..Self::default() }
     }
 }
@@ -166,20 +168,18 @@ impl Check for Services {
         }
         let grace = view.core().disturbances.longest_timeout + OWNED_WITHIN;
         let nodes = &self.nodes;
-        self.owners.judge(view, found, |registration, of, disturbances| {
-            let of_it = |node: &&Node| node.shown.registration() == registration;
-            let mut ours = nodes.values().filter(of_it);
-            let is_taken = of.path.as_ref().is_some_and(|path| nodes.contains_key(path));
-            // A refused registration is tried again after the next reconnect.
-            let is_denied = disturbances.denies(of.path.as_deref().unwrap_or("/services"));
-            let wrong = match (ours.next(), ours.next()) {
-                (None, _) if is_taken || is_denied => return None,
+        self.owners.judge(view, found, |registration, of| {
+            let mut ours =
+                nodes.iter().filter(|(_, node)| node.shown.registration() == registration);
+            let (first, second) = (ours.next(), ours.next());
+            let what = match (first, second) {
+                (None, _) if nodes.contains_key(&of.path) => return None,
                 (None, _) => "is not there",
                 (_, Some(_)) => "is there twice",
-                (Some(node), None) if of.versions.last() == Some(&node.shown) => return None,
+                (Some((_, node)), None) if of.versions.last() == Some(&node.shown) => return None,
                 // A write of the former session was in flight when this session created the node. Like Curator's, it
                 // checks no version.
-                (Some(node), None)
+                (Some((_, node)), None)
                     if of.sessions.len() > 1
                         && of.versions.contains(&node.shown)
                         && node.changed_at > node.created_at
@@ -189,7 +189,9 @@ impl Check for Services {
                 }
                 _ => "has older data",
             };
-            Some((format!("instance {}", of.id), wrong))
+            let own = first.map(|(path, _)| path.clone());
+            let paths = own.into_iter().chain([of.path.clone()]).collect();
+            Some(Wrong { name: format!("instance {}", of.id), what, paths })
         });
     }
 

@@ -63,9 +63,10 @@ pub(super) async fn serve(worker: &Worker, step: &ServeStep) {
             .with_service_type(service_type)
             .with_registration_time_utc(0)
     };
-    let known = (step.kind != ServeKind::Sequential).then(|| path.clone());
-    let new = Registered::new(known, &id);
-    let names = (&*registration, &*service_path(&service));
+    let used = service_path(&service);
+    let known = if step.kind == ServeKind::Sequential { &used } else { &path };
+    let new = Registered::new(known.clone(), &id);
+    let names = (&*registration, &*used);
     let serving = Serving::begin(&worker.world, worker.of(), names, (true, true), new);
     worker.say(format!("registers {path} as {registration}: {:?}", step.kind));
     let pause = step.for_ms / (u64::from(step.changes) + 1);

@@ -17,6 +17,7 @@ use super::{
     steps::{LeadBy, LeadSettings, LeadStep},
 };
 use crate::{
+    checks::REQUEST_ARRIVES_WITHIN,
     recipes::{
         common::{CloseKind, HoldWatch, poll_once},
         worker::Worker,
@@ -208,10 +209,18 @@ fn ended(worker: &Worker, id: &str, leadership: Option<&Leadership>) {
 fn failed(worker: &Worker, id: &str, error: &docent::Error) {
     worker.say(format!("{id} takes part no longer: {error}"));
     let is_denied = matches!(error.kind(), ErrorKind::NoAuth | ErrorKind::QuotaExceeded)
-        && error.path().is_some_and(|path| worker.world.core().disturbances.denies(path));
+        && error.path().is_some_and(|path| may_be_refused(worker, path));
     if error.kind() != ErrorKind::Closed && worker.client.ended().is_none() && !is_denied {
         worker.violation(&format!("{id} has failed: {error}"));
     }
+}
+
+/// Whether a refusal of a write to a path may arrive now.
+fn may_be_refused(worker: &Worker, path: &str) -> bool {
+    let core = worker.world.core();
+    let until = core.disturbances.denied_until(path);
+    let arrives_by = until.max(core.disturbed_until(worker.pid)) + REQUEST_ARRIVES_WITHIN;
+    until > 0 && worker.world.now() <= arrives_by
 }
 
 async fn selector(worker: &Worker, step: &LeadStep, id: &str) {

@@ -12,7 +12,7 @@ use docent::{
 use crate::{
     checks::{
         REQUEST_ARRIVES_WITHIN,
-        owners::{NodeOwners, Open, OwnerCheck, ServerNode, TrackedObject},
+        owners::{NodeOwners, Open, OwnerCheck, ServerNode, TrackedObject, Wrong},
     },
     recipes::common::now_or_never,
     world::{
@@ -210,18 +210,20 @@ impl Check for AllKept {
             }
         }
         let nodes = &self.nodes;
-        self.owners.judge(view, found, |id, of, disturbances| {
-            let mut ours = nodes.values().filter(|(other, ..)| other == id);
+        self.owners.judge(view, found, |id, of| {
+            let mut ours = nodes.iter().filter(|(_, (other, ..))| other == id);
             let is_taken = !of.is_renamed && nodes.contains_key(&of.path);
-            let wrong = match (ours.next(), ours.next()) {
-                // A refused create is tried again after the next reconnect.
-                (None, _) if is_taken || disturbances.denies(&of.path) => return None,
+            let (first, second) = (ours.next(), ours.next());
+            let what = match (first, second) {
+                (None, _) if is_taken => return None,
                 (None, _) => "is not there",
                 (_, Some(_)) => "is there twice",
-                (Some((_, found, _)), None) if *found == data(id, of.wanted) => return None,
+                (Some((_, (_, found, _))), None) if *found == data(id, of.wanted) => return None,
                 _ => "has older data",
             };
-            Some((of.path.clone(), wrong))
+            let own = first.map(|(path, _)| path.clone());
+            let paths = own.into_iter().chain([of.path.clone()]).collect();
+            Some(Wrong { name: of.path.clone(), what, paths })
         });
     }
 
