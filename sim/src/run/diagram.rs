@@ -36,7 +36,9 @@ pub fn draw(history: &History, processes: usize, servers: usize) -> String {
         let seconds = record.at as f64 / SECOND as f64;
         let row = match &record.what {
             What::Frame { text, .. } if is_ping(text) => continue,
-            What::Applied { .. } | What::HeldUntil { .. } => continue,
+            What::Applied { .. } | What::HeldUntil { .. } | What::Belief { .. } | What::Wire(_) => {
+                continue;
+            }
             What::Frame { pid, member, to_server, is_event, text } => {
                 let text = guids.shorten(&essence(text));
                 match (to_server, is_event) {

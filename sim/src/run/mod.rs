@@ -17,8 +17,8 @@ use crate::{
     },
     world::{check::Checks, directed::Director},
 };
-use simulate::Program;
 pub use simulate::{Outcome, Watch};
+use simulate::{Program, Until};
 
 /// Runs a plan.
 ///
@@ -57,5 +57,6 @@ fn program(director: Option<Box<Director>>) -> Program<Step> {
         main: Arc::new(|world, pid, process| Box::pin(recipes::main(world, pid, process))),
         checks: recipes::checks(Checks::default().with(Orphans::default())),
         director,
+        until: Until::Settled,
     }
 }

@@ -6,13 +6,13 @@ use docent::Client;
 
 use super::{
     Outcome, Watch,
-    simulate::{Main, Program, simulate},
+    simulate::{Main, MainOf, Program, Until, simulate},
 };
 use crate::{
     checks::sessions,
     faults::draw::faults,
     plan::{
-        ClientPlan, ProcessPlan,
+        ClientPlan, Plan, PlanStep, ProcessPlan,
         draw::{Setting, empty, generator},
     },
     world::{World, check::Checks, history::What, time::Pid},
@@ -78,14 +78,44 @@ where
         plan.processes.push(setting.process(rng, client, Vec::new()));
     }
     plan.faults = faults(rng, processes, plan.servers.count, plan.peace_at_ms);
-    let main = Arc::new(move |world: World, pid, process: ProcessPlan<()>| {
-        let of_process = main(Process { world: world.clone(), pid, client: process.client });
+    let main = main_of(move |process, _| main(process));
+    let program = Program { main, checks, director: None, until: Until::Settled };
+    simulate(&plan, &Watch::default(), program).0
+}
+
+/// Runs a program with a plan until all its processes have ended, or until the peace, with this number of polls and events at
+/// most. Only `checks` look at it.
+///
+/// # Panics
+///
+/// As [`run_watched`](super::run_watched).
+pub fn run_plan<S, F>(
+    plan: &Plan<S>,
+    watch: &Watch,
+    (checks, steps): (Checks, u64),
+    main: impl Fn(Process, ProcessPlan<S>) -> F + Send + Sync + 'static,
+) -> Outcome
+where
+    S: PlanStep + Clone + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let until = Until::Peace { steps };
+    simulate(plan, watch, Program { main: main_of(main), checks, director: None, until }).0
+}
+
+fn main_of<S, F>(main: impl Fn(Process, ProcessPlan<S>) -> F + Send + Sync + 'static) -> MainOf<S>
+where
+    S: Clone + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    Arc::new(move |world: World, pid, plan: ProcessPlan<S>| {
+        let process = Process { world: world.clone(), pid, client: plan.client.clone() };
+        let of_process = main(process, plan);
         let main: Main = Box::pin(async move {
             of_process.await;
             world.core().process_mut(pid).is_finished = true;
             world.record(What::Finished(pid));
         });
         main
-    });
-    simulate(&plan, &Watch::default(), Program { main, checks, director: None }).0
+    })
 }

@@ -40,6 +40,16 @@ pub(super) struct Program<S> {
     pub(super) checks: Checks,
     /// Takes the choices that the seed draws otherwise.
     pub(super) director: Option<Box<Director>>,
+    pub(super) until: Until,
+}
+
+/// How a run ends.
+#[derive(Clone, Copy)]
+pub(super) enum Until {
+    /// When all work is done and everything has settled. Then it is judged.
+    Settled,
+    /// When all work is done or the peace begins, and after this number of polls and events at the latest.
+    Peace { steps: u64 },
 }
 
 /// The result of a run.
@@ -74,9 +84,16 @@ const LIVELOCK: &str = "livelock: tasks are polled without progress";
 pub struct Watch {
     world: Arc<Mutex<Option<World>>>,
     shows_frames: bool,
+    shows_wire: bool,
 }
 
 impl Watch {
+    /// Looks at a run whose history has the bytes of all connections, the changes of the servers, and beliefs in locks.
+    #[must_use]
+    pub fn with_wire() -> Self {
+        Self { shows_wire: true, ..Self::default() }
+    }
+
     /// Looks at a run whose history has requests, replies and events too.
     #[must_use]
     pub fn with_frames() -> Self {
@@ -133,7 +150,12 @@ where
     S: PlanStep + Clone + Send + 'static,
 {
     let leftovers = Leftovers { removes_containers: removes_containers(plan) };
-    let checks = program.checks.with(GuardedWrites::default()).with(Attempts).with(leftovers);
+    let checks = match program.until {
+        Until::Settled => {
+            program.checks.with(GuardedWrites::default()).with(Attempts).with(leftovers)
+        }
+        Until::Peace { .. } => program.checks,
+    };
     let servers = Servers::new(Config {
         version: plan.servers.version().expect("a version that is imitated"),
         servers: plan.servers.count,
@@ -160,6 +182,7 @@ where
             core.servers.ensemble.set_client_address(member, &name, 2181);
         }
         core.shows_frames = watch.shows_frames;
+        core.shows_wire = watch.shows_wire;
         core.director = program.director;
         core.network.delay = plan.network.delay_us * 1_000;
         core.network.spikes_one_in = plan.network.spikes_one_in;
@@ -182,7 +205,10 @@ where
     }
     world.plan_faults(&plan.happening_faults(), plan.peace_at_ms);
     // Catches panics outside of tasks, in a server for example.
-    catch(&world, || judge(&world, plan));
+    catch(&world, || match program.until {
+        Until::Settled => judge(&world, plan),
+        Until::Peace { steps } => show(&world, plan.peace_at_ms * MILLISECOND, steps),
+    });
     let virtual_time = world.elapsed();
     // Destructors run here.
     catch(&world, || world.end());
@@ -222,6 +248,23 @@ fn is_done(process: &Process) -> bool {
 fn catch(world: &World, run: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
         world.record(What::Violation(panics::text(&*panic)));
+    }
+}
+
+/// How long a run that is only shown goes on after the end of all work.
+const LAST_MESSAGES: Nanos = SECOND;
+
+fn show(world: &World, peace_at: Nanos, steps: u64) {
+    world.core().most_steps = steps;
+    let before_peace = peace_at.saturating_sub(1);
+    let mut end = world.run_until(before_peace, |world| world.core().processes.iter().all(is_done));
+    if end == End::Reached {
+        end = world.run_until(before_peace.min(world.now() + LAST_MESSAGES), |_| false);
+    }
+    match end {
+        End::Reached | End::Known => {}
+        End::Livelock => world.record(What::Violation(LIVELOCK.to_owned())),
+        End::Panic(text) => world.record(What::Violation(text)),
     }
 }
 

@@ -7,13 +7,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use docent::Stat;
+use docent::{Client, Stat, runtime::Instant};
 
 use super::{
     core::{Core, lock},
-    history::What,
+    history::{Bounds, What},
     process::Death,
-    time::{Nanos, Pid},
+    time::{Nanos, Pid, nanos},
 };
 
 /// A rule that must hold in a run, with the state that it needs.
@@ -112,6 +112,11 @@ impl Findings {
         self.0.push(What::Counted { excuse, text: text.into() });
     }
 
+    /// Records what a process believes of the hold of a lock node; `None`: the belief has ended.
+    pub fn belief(&mut self, pid: Pid, path: impl Into<String>, until: Option<Bounds>) {
+        self.0.push(What::Belief { pid, path: path.into(), until });
+    }
+
     pub(crate) fn push(&mut self, what: What) {
         self.0.push(what);
     }
@@ -145,6 +150,13 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn is_running(&self, pid: Pid) -> bool {
         self.core().process(pid).is_running()
+    }
+
+    /// The true time at which the clock of a client will show this, if its rate is right; 0 if it has shown it.
+    #[must_use]
+    pub fn true_time(&self, client: &Client, at: Instant) -> Nanos {
+        let left = at.checked_duration_since(client.now());
+        left.map_or(0, |left| self.now.saturating_add(nanos(left)))
     }
 
     /// Whether all faults are over.

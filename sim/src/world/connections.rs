@@ -67,6 +67,8 @@ pub(crate) struct Network {
     pub(super) by_server: BTreeMap<ConnectionId, usize>,
     pub(super) links: BTreeMap<(Pid, usize), Link>,
     pub(super) traps: Vec<(Pid, Trap)>,
+    /// The number of deliveries from and to each process so far.
+    deliveries: BTreeMap<(Pid, Direction), u32>,
     /// The attempts to connect of each process since the last answer of a server, and the time of that answer.
     pub(crate) attempts: BTreeMap<Pid, (u64, Nanos)>,
     /// The members to which the names of other servers lead; `None`: the name is unknown.
@@ -111,6 +113,8 @@ pub(super) struct Connection {
     pub(super) writer: Option<Waker>,
     /// Whether its end at the servers is hidden from the client.
     pub(super) is_severed: bool,
+    /// The number of the last delivery.
+    pub(super) delivery: u32,
     /// Decodes the arriving bytes for the history.
     pub(super) dissector: Option<Dissector>,
 }
@@ -172,6 +176,13 @@ impl Network {
     /// Whether a process has a trap that has not sprung.
     pub(crate) fn has_trap(&self, pid: Pid) -> bool {
         self.traps.iter().any(|(of, _)| *of == pid)
+    }
+
+    /// Counts a delivery. Returns its number among those of its process and direction.
+    pub(super) fn count_delivery(&mut self, id: usize, direction: Direction) -> u32 {
+        let count = self.deliveries.entry((self.connections[id].pid, direction)).or_default();
+        *count += 1;
+        *count - 1
     }
 
     /// Springs the trap that is due at this delivery. Returns the number of bytes that still arrive, and the ends that

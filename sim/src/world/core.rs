@@ -60,8 +60,12 @@ pub(crate) struct Core {
     pub(crate) puts_off_one_in: u32,
     /// The number of polls and events so far.
     pub(super) steps: u64,
+    /// The number of polls and events above which a run counts as a livelock.
+    pub(crate) most_steps: u64,
     /// Whether the history has requests, replies and events.
     pub(crate) shows_frames: bool,
+    /// Whether the history has bytes, changes and beliefs.
+    pub(crate) shows_wire: bool,
 }
 
 pub(super) struct Task {
@@ -111,6 +115,10 @@ impl Wake for TaskWaker {
     }
 }
 
+/// The number of steps of a whole run above which it counts as a livelock: a thousand times the usual number. Timers
+/// that are due after a nanosecond let the time go on, but not far.
+const STEPS: u64 = 50_000_000;
+
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -135,7 +143,9 @@ impl Core {
             polled: None,
             puts_off_one_in: 0,
             steps: 0,
+            most_steps: STEPS,
             shows_frames: false,
+            shows_wire: false,
         }
     }
 

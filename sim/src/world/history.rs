@@ -59,7 +59,21 @@ pub enum What {
         event: EventType,
         /// Its data, unless it was deleted.
         data: Bytes,
+        /// The session that owns it; 0: none, or it was deleted.
+        owner: i64,
+        /// The transaction.
+        zxid: i64,
     },
+    /// What a process believes of a hold; recorded only if the run shows the wire.
+    Belief {
+        pid: Pid,
+        /// The path of its lock node.
+        path: String,
+        /// Until when, if nothing more arrives; `None`: it has ended.
+        until: Option<Bounds>,
+    },
+    /// Bytes of a connection; recorded only if the run shows the wire.
+    Wire(Wire),
     /// A message has arrived; recorded only if the run shows frames.
     Frame {
         /// The process of the client.
@@ -75,10 +89,38 @@ pub enum What {
     },
 }
 
+/// The end of a hold as its holder sees it, in true time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// When its process stops believing in it.
+    pub believed: Nanos,
+    /// Until when no other can hold it; 0: that time has passed, or is unknown.
+    pub proven: Nanos,
+}
+
+/// Bytes that were sent on a connection, or that have arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wire {
+    /// The number of the connection in the run.
+    pub connection: usize,
+    /// The process of the client.
+    pub pid: Pid,
+    /// The server.
+    pub member: usize,
+    /// Whether they are of requests.
+    pub to_server: bool,
+    pub bytes: Bytes,
+    /// For a [`Trap`](crate::faults::Trap): the number of the delivery among those from or to the process, beginning with 0;
+    /// `None`: they were sent.
+    pub delivery: Option<u32>,
+}
+
 impl What {
     pub(super) fn of(change: &AppliedChange) -> Self {
+        let (path, event, zxid) = (change.path.clone(), change.event_type, change.zxid);
         let data = change.node.as_ref().map(|(data, _)| data.clone()).unwrap_or_default();
-        Self::Applied { path: change.path.clone(), event: change.event_type, data }
+        let owner = change.node.as_ref().map_or(0, |(_, stat)| stat.ephemeral_owner);
+        Self::Applied { path, event, data, owner, zxid }
     }
 }
 
@@ -93,6 +135,18 @@ impl fmt::Display for What {
             Self::Violation(text) => write!(f, "VIOLATION: {text}"),
             Self::HeldUntil { pid, path, until } => {
                 write!(f, "p{pid}: {path} is held until {}.{:09}", until / SECOND, until % SECOND)
+            }
+            Self::Belief { pid, path, until: None } => {
+                write!(f, "p{pid}: {path} is held no longer")
+            }
+            Self::Belief { pid, path, until: Some(Bounds { believed, .. }) } => {
+                let (seconds, rest) = (believed / SECOND, believed % SECOND);
+                write!(f, "p{pid}: {path} is believed until {seconds}.{rest:09}")
+            }
+            Self::Wire(Wire { pid, member, to_server, bytes, delivery, .. }) => {
+                let arrow = if *to_server { "->" } else { "<-" };
+                let moved = if delivery.is_some() { "arrived" } else { "sent" };
+                write!(f, "p{pid} {arrow} s{member}: {} bytes {moved}", bytes.len())
             }
             Self::Applied { path, event, .. } => write!(f, "servers: {event:?} {path}"),
             Self::Frame { pid, member, to_server: true, text, .. } => {

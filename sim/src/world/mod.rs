@@ -92,10 +92,6 @@ pub enum End {
 /// The number of steps at one instant above which the run counts as a livelock.
 const STEPS_AT_ONE_INSTANT: u64 = 200_000;
 
-/// The number of steps of a whole run above which it counts as a livelock: a thousand times the usual number. Timers
-/// that are due after a nanosecond let the time go on, but not far.
-const STEPS: u64 = 50_000_000;
-
 impl World {
     /// A world around these servers, in which nothing happens yet.
     pub(crate) fn new(seed: u64, servers: Servers, checks: Checks) -> Self {
@@ -254,7 +250,7 @@ impl World {
                 steps_before = core.steps;
             }
             core.steps += 1;
-            if core.steps > STEPS {
+            if core.steps > core.most_steps {
                 return End::Livelock;
             }
             if core.director.is_some() && event == Some(next) {

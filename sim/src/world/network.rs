@@ -13,7 +13,7 @@ use docent_testing::server::{AppliedChange, Ensemble};
 use super::{
     connections::{Arrival, Connection, Direction, Ending, Flow, Segment, Sides, State, Trap},
     core::{Core, Event},
-    history::What,
+    history::{What, Wire},
     process::address,
     time::{Nanos, Pid, nanos},
 };
@@ -26,6 +26,7 @@ impl Core {
         direction: Direction,
         segment: Segment,
     ) {
+        self.show_wire(now, connection, direction, &segment, None);
         if let Some(director) = &mut self.director {
             return director.send(connection, direction, segment);
         }
@@ -63,6 +64,7 @@ impl Core {
     fn deliver(&mut self, now: Duration, id: usize, direction: Direction, mut segment: Segment) {
         if let Segment::Data(data) = &mut segment {
             let length = data.len();
+            self.network.connections[id].delivery = self.network.count_delivery(id, direction);
             if let Some((keep, sides)) = self.network.sprung(id, direction) {
                 let pid = self.network.connections[id].pid;
                 self.disturb(Some(pid), nanos(now));
@@ -75,6 +77,25 @@ impl Core {
             self.network.connections[id].pipe(direction).in_flight -= length;
         }
         self.hand_over(now, id, direction, segment);
+    }
+
+    /// Adds bytes to the history that were sent, or that have arrived with a delivery.
+    fn show_wire(
+        &mut self,
+        now: Nanos,
+        connection: usize,
+        direction: Direction,
+        segment: &Segment,
+        delivery: Option<u32>,
+    ) {
+        let Segment::Data(bytes) = segment else { return };
+        if !self.shows_wire {
+            return;
+        }
+        let (c, bytes) = (&self.network.connections[connection], bytes.clone());
+        let (pid, member, to_server) = (c.pid, c.member, direction == Direction::ToServer);
+        let wire = Wire { connection, pid, member, to_server, bytes, delivery };
+        self.history.push(now, What::Wire(wire));
     }
 
     /// Adds the frames that are complete by now to the history.
@@ -99,6 +120,8 @@ impl Core {
     fn hand_over(&mut self, now: Duration, id: usize, direction: Direction, segment: Segment) {
         if let Segment::Data(data) = &segment {
             self.show_frames(now, id, direction, data);
+            let delivery = self.network.connections[id].delivery;
+            self.show_wire(nanos(now), id, direction, &segment, Some(delivery));
         }
         if let (Direction::ToClient, Some(director)) = (direction, &mut self.director) {
             let (pid, number) = self.network.number_of(id);
@@ -192,7 +215,7 @@ impl Core {
         if let Some(director) = &mut self.director {
             director.note_changes(nanos(now), &changes);
         }
-        if self.shows_frames {
+        if self.shows_frames || self.shows_wire {
             changes.iter().for_each(|change| self.history.push(nanos(now), What::of(change)));
         }
         self.servers.truth.add(nanos(now), changes);

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use docent::{Client, EventType, LockGuard, locks::CancellationToken, session::SessionLease};
+use docent::{
+    Client, EventType, LockGuard, locks::CancellationToken, runtime::Instant, session::SessionLease,
+};
 
 use crate::{
     checks::proof::Proof,
@@ -62,6 +64,8 @@ pub(super) struct Belief {
     pub(super) gone_at: Nanos,
     /// Where its proven bound was last seen to lie.
     pub(super) proof: Proof,
+    /// The bounds in the history, if that shows the wire.
+    pub(super) shown: Option<(Instant, Instant)>,
     /// When the servers deleted the nodes with the session.
     pub(super) ended_at: Option<Nanos>,
     pub(super) client: Client,

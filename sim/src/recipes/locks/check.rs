@@ -22,6 +22,7 @@ use crate::{
     world::{
         check::{Check, Findings, Leftovers, View},
         core::Core,
+        history::Bounds,
         process::Death,
         time::{Nanos, Pid},
     },
@@ -63,6 +64,7 @@ impl Check for Holds {
         let mut conflicts = Vec::new();
         for (id, belief) in &mut self.held {
             check_end(view, belief, found);
+            show(view, belief, found);
             // Others wait for the bound of a strict hold, whatever becomes of its session.
             if belief.ended_at.is_some() && !belief.is_strict() && !belief.is_unasked {
                 let hold = belief.believed(view);
@@ -159,6 +161,24 @@ impl Belief {
             only_excuse: self.is_strict().then_some(beyond_drift),
         }
     }
+}
+
+/// Adds a changed belief to a history that shows the wire. A stopped process believes what it believed.
+fn show(view: &View<'_>, belief: &mut Belief, found: &mut Findings) {
+    if !view.core().shows_wire || !view.is_running(belief.pid) {
+        return;
+    }
+    let lease = belief.lease.as_ref().filter(|_| belief.over_since.is_none());
+    let shown = lease.map(|lease| (lease.deadline(), belief.guard.proven_until()));
+    if shown == belief.shown {
+        return;
+    }
+    belief.shown = shown;
+    let bounds = shown.map(|(believed, proven)| Bounds {
+        believed: view.true_time(&belief.client, believed),
+        proven: view.true_time(&belief.client, proven),
+    });
+    found.belief(belief.pid, belief.guard.path(), bounds);
 }
 
 /// Checks that a hold ends only for a cause, and that its holder notices the end in time.

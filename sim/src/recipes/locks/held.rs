@@ -96,6 +96,10 @@ impl Held {
         let mut holds = self.world.check::<Holds>();
         let belief = holds.held.remove(&self.id)?;
         holds.strict.end(self.id);
+        if belief.shown.is_some() {
+            let (pid, path) = (belief.pid, belief.guard.path().to_owned());
+            self.world.record(What::Belief { pid, path, until: None });
+        }
         Some(belief)
     }
 }
@@ -176,6 +180,7 @@ pub(super) fn believe(
         missing_since: None,
         gone_at: 0,
         proof: Proof::None,
+        shown: None,
         ended_at: None,
         client: client.clone(),
         lease: client.session().filter(|lease| lease.session_id() == session),

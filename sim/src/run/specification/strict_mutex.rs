@@ -77,7 +77,7 @@ impl Steps for StrictSteps {
                 self.may(*pid, Action::Hear);
                 true
             }
-            What::Applied { path, event, data } => {
+            What::Applied { path, event, data, .. } => {
                 self.applied(path, *event, &String::from_utf8_lossy(data), next)
             }
             // By now its holder has heard that it holds.
