@@ -22,7 +22,7 @@ use super::{
     lease::SessionLease,
     session::{Connect, Event, Session},
     settings::Credential,
-    watch_table::{Registration, WatchKind},
+    watch_table::{Registration, WatchKind, WatchedEvent},
 };
 use crate::{Error, ErrorKind, Outcome, config::Config, time::Instant};
 
@@ -285,11 +285,15 @@ impl Scenario {
         })
     }
 
-    fn watch_events(&mut self) -> Vec<(u32, EventType)> {
+    fn watch_events_as<T>(&mut self, part: impl Fn(&WatchedEvent) -> T) -> Vec<(u32, T)> {
         self.events(|event| match event {
-            Event::Watch { watcher, event } => Some((watcher, event.event_type)),
+            Event::Watch { watcher, event } => Some((watcher, part(&event))),
             _ => None,
         })
+    }
+
+    fn watch_events(&mut self) -> Vec<(u32, EventType)> {
+        self.watch_events_as(|event| event.event_type)
     }
 
     fn xids(&self) -> Vec<i32> {

@@ -50,9 +50,7 @@ fn answers_know_of_the_events_in_front_of_them() {
         machine.submit(&operation, token, Some(watch).filter(|_| token <= 3), || now);
     }
     machine.poll_transmit(now, &mut out);
-    let mut event = Vec::new();
-    let (event_type, state) = (EventType::NodeDataChanged, KeeperState::SyncConnected);
-    WatcherEvent { event_type, state, path: "/node".into() }.encode(&mut event);
+    let event = event_body(EventType::NodeDataChanged, "/node");
     while machine.poll_event().is_some() {}
     feed(&mut machine, &reply_frame(1, b""));
     feed(&mut machine, &reply_frame(xid::NOTIFICATION, &event));
@@ -309,7 +307,7 @@ fn a_full_queue_accepts_requests_that_clean_up() {
         scenario.get_each("/abcdefghij", 1..=3);
         let full = refused(ErrorKind::TooManyRequests);
         assert_eq!(scenario.completions().last(), Some(&(3, full)));
-        let delete = Delete(DeleteRequest { path: "/abcdefghij".into(), version: -1 });
+        let delete = delete("/abcdefghij");
         scenario.machine.submit_reserved(&delete, 4, scenario.clock());
         assert_eq!(scenario.completions(), []);
         scenario.flush();
@@ -395,12 +393,8 @@ fn an_event_is_no_reply_over_the_limit() {
         let mut scenario = Scenario::connected_with(config().with_max_reply_bytes(100));
         scenario.send_watch(WatchKind::Data, &path, 1);
         scenario.reply(1, 5, ErrorCode::Ok, b"");
-        while scenario.machine.poll_event().is_some() {}
         scenario.send_each("/a", [2, 3]);
-        let mut body = Vec::new();
-        let (event_type, state) = (EventType::NodeDeleted, KeeperState::SyncConnected);
-        WatcherEvent { event_type, state, path: (&*path).into() }.encode(&mut body);
-        let event = reply_frame(xid::NOTIFICATION, &body);
+        let event = reply_frame(xid::NOTIFICATION, &event_body(EventType::NodeDeleted, &path));
         let bytes = [reply_frame(2, &[0; 1000]), event, reply_frame(3, b"")].concat();
         let mut input = BytesMut::new();
         for part in bytes.chunks(step) {
@@ -408,12 +402,8 @@ fn an_event_is_no_reply_over_the_limit() {
             scenario.machine.handle_input(scenario.now, &mut input);
         }
         assert!(!scenario.is_broken());
-        let Some(Event::Watch { event, .. }) = scenario.machine.poll_event() else {
-            panic!("no event of {len} bytes")
-        };
-        assert_eq!(event.path, *path);
-        let completions = scenario.completions();
-        assert_eq!(completions[completions.len() - 1], (3, Ok(5)));
+        assert_eq!(scenario.watch_events_as(|event| event.path.to_string()), [(1, path)]);
+        assert_eq!(scenario.completions().last(), Some(&(3, Ok(5))));
     }
 }
 
@@ -424,15 +414,9 @@ fn an_event_has_a_zxid_if_the_server_says_one() {
         let mut scenario = Scenario::connected();
         scenario.send_watch(WatchKind::Data, "/a", 1);
         scenario.reply(1, 50, ErrorCode::Ok, b"");
-        while scenario.machine.poll_event().is_some() {}
-        let mut body = Vec::new();
-        let (event_type, state) = (EventType::NodeDeleted, KeeperState::SyncConnected);
-        WatcherEvent { event_type, state, path: "/a".into() }.encode(&mut body);
+        let body = event_body(EventType::NodeDeleted, "/a");
         scenario.reply(xid::NOTIFICATION, zxid, ErrorCode::Ok, &body);
-        let Some(Event::Watch { event, .. }) = scenario.machine.poll_event() else {
-            panic!("no event")
-        };
-        assert_eq!(event.zxid, expected);
+        assert_eq!(scenario.watch_events_as(|event| event.zxid), [(1, expected)]);
     }
 }
 

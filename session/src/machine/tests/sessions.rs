@@ -438,12 +438,11 @@ fn on_a_read_only_server_of_the_only_name_the_name_is_asked_again() {
     let mut scenario = Scenario::connecting(config().with_read_only(true));
     scenario.accept_read_only(7);
     scenario.wait(ms(100));
-    let probed =
-        std::iter::from_fn(|| scenario.machine.poll_event()).find_map(|event| match event {
-            Event::Probe(host) => Some(host),
-            _ => None,
-        });
-    let host = probed.expect("a probe");
+    let probes = scenario.events(|event| match event {
+        Event::Probe(host) => Some(host),
+        _ => None,
+    });
+    let host = probes.into_iter().next().expect("a probe");
     assert_eq!(Some(&host), scenario.machine.server());
     scenario.machine.handle_probe(&host, false);
     assert!(!scenario.is_broken());

@@ -11,6 +11,13 @@ mod removal_for_all;
 const PERSISTENT: AddWatchMode = AddWatchMode::Persistent;
 const RECURSIVE: AddWatchMode = AddWatchMode::PersistentRecursive;
 
+const RESYNC: (EventType, KeeperState) = (EventType::None, KeeperState::SyncConnected);
+
+#[track_caller]
+fn assert_contains(request: &str, parts: &[&str]) {
+    assert!(parts.iter().all(|part| request.contains(part)), "{request}");
+}
+
 impl Scenario {
     pub(super) fn add_watch(&mut self, mode: AddWatchMode, path: &str, token: u32) {
         self.machine.add_watch(mode, token, path.into(), token, self.clock());
@@ -98,11 +105,8 @@ impl Scenario {
         self.machine.remove_watches(path.into(), watcher_type, token, self.clock());
     }
 
-    fn watch_events_in_state(&mut self) -> Vec<(u32, EventType, KeeperState)> {
-        self.events(|event| match event {
-            Event::Watch { watcher, event } => Some((watcher, event.event_type, event.state)),
-            _ => None,
-        })
+    fn watch_events_in_state(&mut self) -> Vec<(u32, (EventType, KeeperState))> {
+        self.watch_events_as(|event| (event.event_type, event.state))
     }
 }
 
@@ -132,24 +136,14 @@ fn persistent_watches_are_set_again_and_resynced() {
     scenario.watch_events();
     let sent = scenario.reconnect();
     assert_eq!(sent.len(), 1, "{sent:?}");
-    assert!(sent[0].starts_with("SetWatches2"), "{sent:?}");
-    assert!(
-        sent[0].contains(
-            r#"data_watches: ["/d"], exist_watches: [], child_watches: [], persistent_watches: ["/p"], persistent_recursive_watches: ["/r"]"#
-        ),
-        "{sent:?}"
-    );
+    let one_shots = r#"data_watches: ["/d"], exist_watches: [], child_watches: []"#;
+    let persistent = r#"persistent_watches: ["/p"], persistent_recursive_watches: ["/r"]"#;
+    assert_contains(&sent[0], &["SetWatches2", one_shots, persistent]);
     assert_eq!(scenario.watch_events(), [], "not before the server has them");
     scenario.event(EventType::NodeDataChanged, "/p");
     scenario.reply(xid::SET_WATCHES, 60, ErrorCode::Ok, b"");
-    assert_eq!(
-        scenario.watch_events_in_state(),
-        [
-            (1, EventType::NodeDataChanged, KeeperState::SyncConnected),
-            (1, EventType::None, KeeperState::SyncConnected),
-            (2, EventType::None, KeeperState::SyncConnected)
-        ]
-    );
+    let changed = (EventType::NodeDataChanged, KeeperState::SyncConnected);
+    assert_eq!(scenario.watch_events_in_state(), [(1, changed), (1, RESYNC), (2, RESYNC)]);
 }
 
 /// `ZooKeeper.ExistsWatchRegistration`: the watch of an exists that has found the node is a data watch. Otherwise the
@@ -261,13 +255,8 @@ fn a_reconnect_sets_credentials_and_watches_before_anything_else() {
     scenario.wire.clear();
     scenario.resume();
     assert_eq!(scenario.xids(), [0, xid::AUTH, xid::SET_WATCHES, 4]);
-    let replay = &scenario.wire[2].1;
-    assert!(
-        replay.contains("relative_zxid: 77")
-            && replay
-                .contains(r#"data_watches: ["/d"], exist_watches: ["/e"], child_watches: ["/c"]"#),
-        "{replay}"
-    );
+    let watches = r#"data_watches: ["/d"], exist_watches: ["/e"], child_watches: ["/c"]"#;
+    assert_contains(&scenario.wire[2].1, &["relative_zxid: 77", watches]);
     // The catch-up event comes before the reply.
     scenario.event(EventType::NodeDeleted, "/d");
     scenario.reply(xid::SET_WATCHES, 80, ErrorCode::Ok, b"");

@@ -37,20 +37,13 @@ fn set_watches_that_is_refused_is_sent_again() {
             scenario.wire.clear();
             scenario.flush();
             let (xid, request) = scenario.wire.iter().find(|(xid, _)| *xid > 0).unwrap().clone();
-            assert!(request.starts_with("SetWatches2("), "{request}");
-            assert!(
-                request.contains("relative_zxid: 50,")
-                    && request.contains(r#"data_watches: ["/d", "/p"]"#)
-                    && request.contains(r#"persistent_watches: ["/p"]"#),
-                "{request}"
-            );
+            let watches = [r#"data_watches: ["/d", "/p"]"#, r#"persistent_watches: ["/p"]"#];
+            assert_contains(&request, &["SetWatches2(", "relative_zxid: 50,"]);
+            assert_contains(&request, &watches);
             scenario.reply(xid, 61, if again < 2 { err } else { ErrorCode::Ok }, b"");
         }
         // The only watcher that resyncs: no server reports the events in between.
-        assert_eq!(
-            scenario.watch_events_in_state(),
-            [(1, EventType::None, KeeperState::SyncConnected)]
-        );
+        assert_eq!(scenario.watch_events_in_state(), [(1, RESYNC)]);
         assert_eq!(scenario.machine.watches(), 4);
         scenario.wait(NEXT_TRY);
         assert_eq!(scenario.answer(), [""; 0]);
@@ -79,9 +72,7 @@ fn refusals_make_the_pauses_longer() {
 /// One-shot watches alone: setWatches, which is all that servers before 3.6 know.
 #[test]
 fn set_watches_of_one_shots_that_is_refused_is_sent_again() {
-    let mut scenario = Scenario::connected();
-    scenario.read_and_watch(WatchKind::Child, "/c", 1);
-    scenario.answer();
+    let mut scenario = Scenario::reading(WatchKind::Child);
     let sent = scenario.reconnect();
     assert!(sent[0].starts_with("SetWatches("), "{sent:?}");
     scenario.reply(xid::SET_WATCHES, 60, ErrorCode::ThrottledOp, b"");
@@ -93,24 +84,18 @@ fn set_watches_of_one_shots_that_is_refused_is_sent_again() {
 /// The next connection sets the watches that the last one did not, from the zxid at which they were lost.
 #[test]
 fn watches_that_could_not_be_set_again_are_set_on_the_next_server() {
-    let mut scenario = Scenario::connected();
-    scenario.read_and_watch(WatchKind::Data, "/d", 1);
-    scenario.answer();
+    let mut scenario = Scenario::reading(WatchKind::Data);
     scenario.reconnect();
     scenario.reply(xid::SET_WATCHES, 60, ErrorCode::ThrottledOp, b"");
     scenario.get("/x", 2);
     scenario.answer();
-    scenario.wire.clear();
     scenario.send_get("/x", 3);
     scenario.reply_to_last(70, ErrorCode::Ok);
-    let sent = scenario.reconnect();
-    assert!(sent[0].contains("relative_zxid: 50,"), "{sent:?}");
+    assert_contains(&scenario.reconnect()[0], &["relative_zxid: 50,"]);
     // This setWatches has no reply either.
-    let sent = scenario.reconnect();
-    assert!(sent[0].contains("relative_zxid: 50,"), "{sent:?}");
+    assert_contains(&scenario.reconnect()[0], &["relative_zxid: 50,"]);
     scenario.reply(xid::SET_WATCHES, 71, ErrorCode::Ok, b"");
-    let sent = scenario.reconnect();
-    assert!(sent[0].contains("relative_zxid: 70,"), "{sent:?}");
+    assert_contains(&scenario.reconnect()[0], &["relative_zxid: 70,"]);
 }
 
 /// While the machine's own requests about a mode are refused, the server keeps its old mode, and sends the events of
@@ -123,11 +108,8 @@ fn a_mode_that_cannot_be_narrowed_stays_until_it_can() {
     scenario.remove("/a", 1);
     scenario.flush();
     scenario.reply_to_last(51, ErrorCode::ThrottledOp);
-    assert_eq!(
-        scenario.completions(),
-        [(1, Ok(51))],
-        "whoever gave it back has no more to do with it"
-    );
+    // Whoever gave it back has no more to do with it.
+    assert_eq!(scenario.completions(), [(1, Ok(51))]);
     scenario.event(EventType::NodeCreated, "/a/b");
     assert_eq!(scenario.watch_events(), [(2, EventType::NodeChildrenChanged)]);
     scenario.wait(NEXT_TRY);
@@ -177,7 +159,7 @@ fn a_read_whose_cover_was_refused_gets_a_watch_of_its_own() {
     assert_eq!(scenario.completions(), [refused, (2, Ok(52))]);
     let sent = scenario.answer();
     assert_eq!(sent.len(), 1, "{sent:?}");
-    assert!(sent[0].starts_with("SetWatches(") && sent[0].contains("relative_zxid: 52,"));
+    assert_contains(&sent[0], &["SetWatches(", "relative_zxid: 52,"]);
     scenario.event(EventType::NodeDataChanged, "/a");
     assert_eq!(scenario.watch_events(), [(2, EventType::NodeDataChanged)]);
 }
@@ -187,10 +169,7 @@ fn a_read_whose_cover_was_refused_gets_a_watch_of_its_own() {
 #[test]
 fn an_exists_whose_cover_was_refused_resyncs() {
     let mut scenario = read_whose_cover_is_refused(WatchKind::Exist, ErrorCode::NoNode);
-    assert_eq!(
-        scenario.watch_events_in_state(),
-        [(2, EventType::None, KeeperState::SyncConnected)]
-    );
+    assert_eq!(scenario.watch_events_in_state(), [(2, RESYNC)]);
     assert_eq!((scenario.answer(), scenario.machine.watches()), (vec![], 0));
 }
 
@@ -206,9 +185,8 @@ fn a_watch_that_waited_too_long_for_a_connection_covers_no_read() {
     assert_eq!(scenario.completions(), [(1, refused(ErrorKind::ConnectionLoss))]);
     scenario.read_and_watch(WatchKind::Exist, "/a", 2);
     scenario.resume();
-    let (xid, request) = scenario.wire.last().unwrap().clone();
-    assert!(request.contains("watch: true"), "{request}");
-    scenario.reply(xid, 50, ErrorCode::NoNode, b"");
+    assert_contains(scenario.last_sent(), &["watch: true"]);
+    scenario.reply_to_last(50, ErrorCode::NoNode);
     assert_eq!(scenario.watch_events(), []);
     assert_eq!(scenario.machine.watches(), 1);
 }
@@ -216,20 +194,14 @@ fn a_watch_that_waited_too_long_for_a_connection_covers_no_read() {
 /// A caller removes watches that others rely on: the remaining ones are set again, and resync.
 #[test]
 fn a_removal_for_all_that_halves_a_mode_is_made_up_for() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/a", 1);
+    let mut scenario = Scenario::watching(&[(PERSISTENT, "/a")]);
     scenario.read_and_watch(WatchKind::Child, "/a", 2);
     scenario.answer();
     // Before 3.9 it takes the data half of the persistent watch (ZOOKEEPER-4471).
     scenario.remove_all("/a", WatcherType::Data, 3);
     scenario.answer();
-    let sent = scenario.answer();
-    assert_eq!(sent.len(), 1, "{sent:?}");
-    assert!(sent[0].contains(r#"child_watches: ["/a"], persistent_watches: ["/a"]"#), "{sent:?}");
-    assert_eq!(
-        scenario.watch_events_in_state(),
-        [(1, EventType::None, KeeperState::SyncConnected)]
-    );
+    scenario.sends(r#"child_watches: ["/a"], persistent_watches: ["/a"]"#);
+    assert_eq!(scenario.watch_events_in_state(), [(1, RESYNC)]);
 }
 
 /// Servers with WatchManagerOptimized take the one-shot watches of the batch and refuse the rest; whether they did is
@@ -238,8 +210,7 @@ fn a_removal_for_all_that_halves_a_mode_is_made_up_for() {
 // watches that were in the same setWatches2.
 #[test]
 fn a_server_that_refuses_persistent_watches_is_sent_the_others_again() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/p", 1);
+    let mut scenario = Scenario::watching(&[(PERSISTENT, "/p")]);
     scenario.read_and_watch(WatchKind::Data, "/p", 2);
     scenario.answer();
     scenario.reconnect();
@@ -330,7 +301,6 @@ fn a_persistent_watch_is_set_again_from_when_it_was_lost() {
     scenario.reply(xid::SET_WATCHES, 60, ErrorCode::ThrottledOp, b"");
     scenario.send_get("/x", 2);
     scenario.reply_to_last(70, ErrorCode::Ok);
-    scenario.wire.clear();
     scenario.wait(ms(100));
     scenario.sends("relative_zxid: 50,");
 }
@@ -350,7 +320,6 @@ fn a_refusal_of_one_shots_as_unknown_waits_as_others_do() {
 fn nothing_is_sent_about_a_path_while_its_watches_are_being_set() {
     let mut scenario = Scenario::watching(&[(PERSISTENT, "/p"), (PERSISTENT, "/p")]);
     assert_eq!(scenario.reconnect().len(), 1);
-    scenario.wire.clear();
     scenario.remove("/p", 2);
     assert_eq!(scenario.answer(), [""; 0]);
     scenario.reply(xid::SET_WATCHES, 60, ErrorCode::Ok, b"");

@@ -16,11 +16,10 @@ fn a_read_behind_a_removal_for_all_relies_on_no_removed_watch() {
     scenario.read_and_watch(WatchKind::Child, "/a", 4);
     scenario.flush();
     scenario.reply(read, 50, ErrorCode::Ok, b"");
-    let sent: Vec<_> = scenario.wire.iter().rev().take(2).map(|(xid, text)| (*xid, text)).collect();
-    assert!(sent[0].1.contains("watch: true") && sent[1].1.contains("Any"), "{sent:?}");
-    let (removal, children) = (sent[1].0, sent[0].0);
-    scenario.reply(removal, 51, ErrorCode::Ok, b"");
-    scenario.reply(children, 52, ErrorCode::Ok, b"");
+    let [.., (removal, any), (children, own)] = &scenario.wire.clone()[..] else { panic!() };
+    assert!(any.contains("Any") && own.contains("watch: true"), "{:?}", scenario.wire);
+    scenario.reply(*removal, 51, ErrorCode::Ok, b"");
+    scenario.reply(*children, 52, ErrorCode::Ok, b"");
     assert_eq!(
         scenario.watch_events(),
         [(2, EventType::DataWatchRemoved), (1, EventType::PersistentWatchRemoved)]
@@ -71,7 +70,6 @@ fn a_removal_for_all_that_finds_none_removes_none() {
 /// Each type takes only its own kinds away (Java's synthetic events).
 #[test]
 fn a_removal_of_one_type_notifies_the_watchers_of_its_kinds() {
-    let recursive = AddWatchMode::PersistentRecursive;
     for (watcher_type, expected) in [
         (WatcherType::Children, vec![(2, EventType::ChildWatchRemoved)]),
         (WatcherType::Data, vec![(1, EventType::DataWatchRemoved)]),
@@ -82,17 +80,14 @@ fn a_removal_of_one_type_notifies_the_watchers_of_its_kinds() {
         scenario.watch(WatchKind::Data, "/a", 1);
         scenario.watch(WatchKind::Child, "/a", 2);
         scenario.add_watch(PERSISTENT, "/a", 3);
-        scenario.add_watch(recursive, "/a", 4);
+        scenario.add_watch(RECURSIVE, "/a", 4);
         scenario.answer();
         scenario.remove_all("/a", watcher_type, 9);
         scenario.watch_events();
         let sent = scenario.answer();
         assert!(sent.iter().any(|request| request.contains("RemoveWatches")), "{sent:?}");
-        let removed: Vec<_> = scenario
-            .watch_events()
-            .into_iter()
-            .filter(|(_, event)| *event != EventType::None)
-            .collect();
+        let mut removed = scenario.watch_events();
+        removed.retain(|(_, event)| *event != EventType::None);
         assert_eq!(removed, expected, "{watcher_type:?}");
     }
 }
@@ -100,7 +95,7 @@ fn a_removal_of_one_type_notifies_the_watchers_of_its_kinds() {
 /// Since 3.9 a persistent and a recursive watch of one path are two.
 #[test]
 fn the_removal_of_a_persistent_watch_leaves_a_recursive_one_beside_it_as_it_is() {
-    let mut scenario = Scenario::watching(&[(AddWatchMode::PersistentRecursive, "/a")]);
+    let mut scenario = Scenario::watching(&[(RECURSIVE, "/a")]);
     scenario.remove_all("/a", WatcherType::Persistent, 2);
     scenario.answer();
     assert_eq!(scenario.answer(), [""; 0]);
