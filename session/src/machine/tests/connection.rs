@@ -94,14 +94,11 @@ fn the_attempt_in_progress_is_a_part_of_the_error() {
         error.to_string()
     };
     let mut scenario = Scenario::new(config());
-    let before = text(&mut scenario);
-    assert!(before.contains("no attempt was made"), "{before}");
+    assert_contains(text(&mut scenario), &["no attempt was made"]);
     assert!(matches!(scenario.machine.poll_connect(scenario.now), Connect::To(..)));
-    let connecting = text(&mut scenario);
-    assert!(connecting.contains("one:1: not connected yet"), "{connecting}");
+    assert_contains(text(&mut scenario), &["one:1: not connected yet"]);
     scenario.machine.handle_connected(scenario.now);
-    let silent = text(&mut scenario);
-    assert!(silent.contains("one:1: no reply to the handshake yet"), "{silent}");
+    assert_contains(text(&mut scenario), &["one:1: no reply to the handshake yet"]);
     scenario.cut_and_connect();
     let both = text(&mut scenario);
     let (last, now) = both.split_once("; now: ").expect(&both);
@@ -176,11 +173,7 @@ fn without_a_connection_for_the_session_timeout_the_session_is_lost() {
     assert_eq!(scenario.completions(), [(2, refused(ErrorKind::SessionExpired))]);
     assert_eq!(scenario.watch_events(), [(1, EventType::None)]);
     scenario.connect();
-    let request = scenario.last_sent();
-    assert!(
-        request.contains("last_zxid_seen: 0") && request.contains("session_id: 0x0"),
-        "{request}"
-    );
+    assert_contains(scenario.last_sent(), &["last_zxid_seen: 0", "session_id: 0x0"]);
 }
 
 /// ZOOKEEPER-4921.

@@ -5,11 +5,9 @@ use super::*;
 #[test]
 fn the_first_handshake_asks_for_a_new_session() {
     let scenario = Scenario::connecting(config());
-    let request = scenario.last_sent();
-    assert!(
-        request
-            .contains("last_zxid_seen: 0, time_out: 6000, session_id: 0x0, read_only: Some(false)"),
-        "{request}"
+    assert_contains(
+        scenario.last_sent(),
+        &["last_zxid_seen: 0, time_out: 6000, session_id: 0x0, read_only: Some(false)"],
     );
 }
 
@@ -20,8 +18,10 @@ fn a_second_connection_brings_id_zxid_and_the_timeout_first_asked_for() {
     scenario.send_get("/a", 1);
     scenario.reply(1, 99, ErrorCode::Ok, b"");
     scenario.cut_and_connect();
-    let request = scenario.last_sent();
-    assert!(request.contains("last_zxid_seen: 99, time_out: 6000, session_id: 0x17"), "{request}");
+    assert_contains(
+        scenario.last_sent(),
+        &["last_zxid_seen: 99, time_out: 6000, session_id: 0x17"],
+    );
 }
 
 #[test]
@@ -56,8 +56,7 @@ fn a_read_only_server_is_passed_over() {
         } else {
             scenario.accept_read_only(9);
         }
-        let error = scenario.machine.wants_disconnect().unwrap();
-        assert!(error.to_string().contains("read-only"), "{error}");
+        assert_contains(scenario.machine.wants_disconnect().unwrap(), &["read-only"]);
         assert_eq!(scenario.machine.state(), None);
         assert!(scenario.machine.lease().is_none());
     }
@@ -67,8 +66,7 @@ fn a_read_only_server_is_passed_over() {
 fn http_instead_of_a_handshake_is_named() {
     let mut scenario = Scenario::connecting(config());
     scenario.feed_bytes(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-    let error = scenario.machine.wants_disconnect().unwrap();
-    assert!(error.to_string().contains("HTTP/1.1 400 Bad"), "{error}");
+    assert_contains(scenario.machine.wants_disconnect().unwrap(), &["HTTP/1.1 400 Bad"]);
 }
 
 /// Servers before 3.4 send no read-only byte (`ClientCnxnSocket.readConnectResult`).

@@ -328,6 +328,12 @@ fn delete(path: &str) -> Delete<'_> {
     Delete(DeleteRequest { path: path.into(), version: -1 })
 }
 
+#[track_caller]
+fn assert_contains(text: impl ToString, parts: &[&str]) {
+    let text = text.to_string();
+    assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+}
+
 /// The body of an event.
 fn event_body(event_type: EventType, path: &str) -> Vec<u8> {
     let mut body = Vec::new();

@@ -291,8 +291,7 @@ fn a_server_that_may_be_behind_is_named_as_such() {
     scenario.reply(1, 0x99, ErrorCode::Ok, b"");
     scenario.cut_and_connect();
     scenario.cut();
-    let failure = scenario.machine.last_failure_text().unwrap();
-    assert!(failure.contains("behind our last zxid 0x99"), "{failure}");
+    assert_contains(scenario.machine.last_failure_text().unwrap(), &["behind our last zxid 0x99"]);
 }
 
 /// Servers go back to the timeout of the creation after a change of leader, whatever was asked for since.
@@ -310,16 +309,14 @@ fn an_heir_asks_for_the_timeout_that_the_session_was_made_with() {
     assert_eq!(heir.machine.timeouts().session, ms(6000));
     for _ in 0..2 {
         heir.connect();
-        let asked = heir.last_sent();
-        assert!(asked.contains("time_out: 6000, session_id: 0x7"), "{asked}");
+        assert_contains(heir.last_sent(), &["time_out: 6000, session_id: 0x7"]);
         heir.accept(7, 6000);
         heir.cut();
     }
     // A new session has the heir's own timeout.
     heir.wait(ms(6000));
     heir.connect();
-    let asked = heir.last_sent();
-    assert!(asked.contains("time_out: 60000, session_id: 0x0"), "{asked}");
+    assert_contains(heir.last_sent(), &["time_out: 60000, session_id: 0x0"]);
 
     // A token whose timeout is not known.
     let token = SessionToken::new(7, b"0123456789abcdef", 9);
@@ -354,8 +351,7 @@ fn a_client_ahead_of_every_server_reports_it_and_continues_with_a_new_session() 
     }
     scenario.closed_silently_by("three");
     assert_eq!(scenario.machine.ahead_of_servers(), Some(0x99));
-    let why = scenario.machine.last_failure_text().unwrap();
-    assert!(why.contains("from any server") && why.contains("0x99"), "{why}");
+    assert_contains(scenario.machine.last_failure_text().unwrap(), &["from any server", "0x99"]);
 
     scenario.wait(ms(6000));
     let error = scenario.machine.poll_completion().unwrap().result.unwrap_err();

@@ -13,11 +13,6 @@ const RECURSIVE: AddWatchMode = AddWatchMode::PersistentRecursive;
 
 const RESYNC: (EventType, KeeperState) = (EventType::None, KeeperState::SyncConnected);
 
-#[track_caller]
-fn assert_contains(request: &str, parts: &[&str]) {
-    assert!(parts.iter().all(|part| request.contains(part)), "{request}");
-}
-
 impl Scenario {
     pub(super) fn add_watch(&mut self, mode: AddWatchMode, path: &str, token: u32) {
         self.machine.add_watch(mode, token, path.into(), token, self.clock());
