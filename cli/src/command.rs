@@ -22,6 +22,11 @@ pub(crate) struct Connected<C: Args> {
 
 /// A command that connects to a server.
 pub(crate) trait Command {
+    /// Whether `prepare` reads standard input.
+    fn reads_input(&self) -> bool {
+        false
+    }
+
     /// Validates the arguments and reads the input, before the command connects.
     fn prepare(&mut self, server: &ServerArgs) -> Result<(), Failure>;
 
@@ -30,7 +35,7 @@ pub(crate) trait Command {
 }
 
 /// How long a command waits until the server has closed the session; after that, the session expires.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Connects, runs a command, and prints its error in one line.
 pub(crate) fn run<C: Command + Args>(name: &str, connected: Connected<C>) -> ExitCode {
@@ -38,18 +43,24 @@ pub(crate) fn run<C: Command + Args>(name: &str, connected: Connected<C>) -> Exi
     let run = async {
         command.prepare(&server)?;
         let client = server.connect().await?;
-        let mut result = command.run(&client).await;
-        if let Err(failure) = &result
-            && failure.code == exit::NO_NODE
-            && let Some(missing) = missing_chroot(&client).await
-        {
-            result = Err(missing);
-        }
+        let result = run_on(&command, &client).await;
         // A failed close does not change the result; the session expires.
         let _ = tokio::time::timeout(CLOSE_TIMEOUT, client.close()).await;
         result
     };
     finish(name, runtime().map_err(no_runtime).and_then(|runtime| runtime.block_on(run)))
+}
+
+/// Runs a prepared command.
+pub(crate) async fn run_on(command: &impl Command, client: &Client) -> CommandResult {
+    let result = command.run(client).await;
+    if let Err(failure) = &result
+        && failure.code == exit::NO_NODE
+        && let Some(missing) = missing_chroot(client).await
+    {
+        return Err(missing);
+    }
+    result
 }
 
 /// The failure to report for a missing node, if the chroot itself is missing.

@@ -94,6 +94,12 @@ struct Tls {
 }
 
 impl ServerArgs {
+    /// Replaces the servers.
+    pub(crate) fn with_servers(mut self, servers: Option<String>) -> Self {
+        self.connect = servers.or(self.connect);
+        self
+    }
+
     /// Validates the settings, without connecting.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         self.settings_for(false)

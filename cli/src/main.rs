@@ -21,12 +21,15 @@ mod locks;
 mod man;
 mod nodes;
 mod output;
+mod prompt;
 mod queue;
 mod serve;
+mod shell;
 #[cfg(unix)]
 mod supervisor;
 mod tap;
 mod usage;
+mod words;
 
 use command::Connected;
 use exit::{CommandResult, Failure};
@@ -71,6 +74,7 @@ enum Command {
     Watch(Connected<nodes::watch::Watch>),
     Sync(Connected<nodes::read::SyncCommand>),
     Multi(Connected<nodes::multi::Multi>),
+    Shell(shell::Shell),
     Decode(decode::Decode),
     Conform(conform::Conform),
     Serve(serve::Serve),
@@ -116,6 +120,7 @@ fn main() -> ExitCode {
         Command::Watch(command) => command::run("watch", command),
         Command::Sync(command) => command::run("sync", command),
         Command::Multi(command) => command::run("multi", command),
+        Command::Shell(command) => finish("shell", command.run()),
         Command::Completions(command) => finish("completions", command.run()),
         Command::Man(command) => finish("man", command.run()),
         Command::Conform(command) => finish("conform", command.run()),

@@ -61,7 +61,7 @@ fn is_a_word(error: &clap::Error) -> bool {
 }
 
 /// Returns the first paragraph and the tips of clap's text.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let mut parts = Vec::new();
     for paragraph in text.split("\n\n") {
         let lines: Vec<_> = paragraph.lines().map(str::trim).collect();

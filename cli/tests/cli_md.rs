@@ -19,7 +19,7 @@ async fn every_option_in_cli_md_exists() {
     let document = include_str!("../../docs/CLI.md");
     let mut known = options("--path --test --features");
     let commands =
-        "lock lead locks revoke get set create delete tree watch multi conform decode serve";
+        "lock lead locks revoke get set create delete tree watch multi shell conform decode serve";
     let commands = commands.split(' ').map(|command| vec![command]);
     for mut command in commands.chain([vec!["conform", "client"]]) {
         command.push("--help");

@@ -25,6 +25,8 @@ mod output;
 mod refusals;
 mod serve;
 mod serve_secure;
+mod sessions;
+mod shell;
 #[cfg(unix)]
 mod shell_chapter;
 mod support;

@@ -229,3 +229,21 @@ async fn serve_continues_in_the_background_and_has_a_prompt_in_the_foreground() 
     terminal.press("exit 7\n").await;
     assert_eq!(terminal.exit_code().await, Some(7));
 }
+
+#[tokio::test]
+async fn a_shell_goes_on_after_a_wrong_line_and_closes_its_sessions_on_ctrl_c() {
+    let (server, path) = (server(), unique_path("typed"));
+    let Some(mut terminal) = Terminal::run(&server, "$DOCENT shell") else { return };
+    terminal.wait_for("docent> ").await;
+    terminal.press("craete /x\n").await;
+    terminal.wait_for("docent shell: line 1: there is no client or command craete").await;
+    terminal.press(&format!("create -p {path}/parent\ncreate -e {path}/here\n")).await;
+    let other = client(&server).await;
+    until_children(&other, &path, 2).await;
+    terminal.press(&format!("A get -w {path}/parent\n")).await;
+    terminal.press(&format!("set {path}/parent x\n")).await;
+    terminal.wait_for("A: NodeDataChanged").await;
+    terminal.press("\u{3}").await;
+    assert_eq!(terminal.exit_code().await, Some(130));
+    until_children(&other, &path, 1).await;
+}

@@ -14,15 +14,48 @@ use std::{
     time::Duration,
 };
 
-use docent::{Client, ErrorKind, Stat};
+use docent::{Client, ErrorKind, Stat, Watcher};
 use docent_protocol::path::{self, PathError};
 use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
 
 use self::date::date;
 use crate::{
     exit::{self, CommandResult, Failure},
     queue::join,
 };
+
+/// Where a read leaves its watch. No command of its own keeps the session for its event; `docent shell` does.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Watching(Option<mpsc::UnboundedSender<Watcher>>);
+
+impl Watching {
+    pub(crate) const fn by(watchers: mpsc::UnboundedSender<Watcher>) -> Self {
+        Self(Some(watchers))
+    }
+
+    const fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn check(&self, recursive: bool) -> Result<(), Failure> {
+        if self.is_on() && recursive {
+            return Err(Failure::usage(
+                "-w is a watch of one node; use `watch -r`, or leave out -r",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Hands over the watch, and returns the reply.
+    fn keep<R>(&self, (reply, watcher): (R, Watcher)) -> R {
+        if let Some(watchers) = &self.0 {
+            // A receiver that is gone has no use for it.
+            let _ = watchers.send(watcher);
+        }
+        reply
+    }
+}
 
 /// Formats a Stat as zkCli does, with times in UTC.
 ///

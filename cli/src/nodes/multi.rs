@@ -12,6 +12,7 @@ use crate::{
     connect::ServerArgs,
     exit::{self, CommandResult, Failure},
     output::{escape, print, print_json},
+    words::split_words,
 };
 
 /// Apply several writes in one transaction: all of them, or none
@@ -77,6 +78,10 @@ impl Operation {
 }
 
 impl Command for Multi {
+    fn reads_input(&self) -> bool {
+        self.operations.is_empty() || self.operations == ["-"]
+    }
+
     fn prepare(&mut self, _: &ServerArgs) -> Result<(), Failure> {
         self.parsed = self.parse()?;
         Ok(())
@@ -107,7 +112,7 @@ impl Multi {
     }
 
     fn parse(&self) -> Result<Vec<(String, Operation)>, Failure> {
-        let is_from_input = self.operations.is_empty() || self.operations == ["-"];
+        let is_from_input = self.reads_input();
         let lines: Vec<String> = if is_from_input {
             io::stdin().lock().lines().collect::<Result<_, _>>().map_err(|error| {
                 Failure::new(exit::IO, format_args!("cannot read standard input: {error}"))
@@ -232,44 +237,9 @@ fn parse(line: &str) -> Result<Option<Operation>, String> {
     Ok(Some(operation))
 }
 
-/// Splits a line into words with a subset of the quoting rules of shells.
-fn split_words(line: &str) -> Result<Vec<String>, String> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut chars = line.chars();
-    while let Some(char) = chars.next() {
-        match char {
-            '#' if word.is_none() => break,
-            ' ' | '\t' => words.extend(word.take()),
-            '\'' | '"' => {
-                let word = word.get_or_insert_default();
-                loop {
-                    match chars.next() {
-                        Some(end) if end == char => break,
-                        Some('\\') if char == '"' => word.extend(chars.next()),
-                        Some(other) => word.push(other),
-                        None => return Err(format!("unclosed quote {char}")),
-                    }
-                }
-            }
-            other => word.get_or_insert_default().push(other),
-        }
-    }
-    words.extend(word);
-    Ok(words)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_quoted_as_in_a_shell() {
-        let words = split_words(r#"set  /a 'b "c"' "d \"\\ 'e'" '' f'g'"#).unwrap();
-        assert_eq!(words, ["set", "/a", "b \"c\"", "d \"\\ 'e'", "", "fg"]);
-        assert_eq!(split_words("a # b").unwrap(), ["a"]);
-        assert!(split_words("a 'b").is_err());
-    }
 
     #[test]
     fn operations_accept_their_options_only() {

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use clap::Args;
 use docent::{Client, Error, ErrorKind, Node, Outcome};
 
-use super::{Hidden, list_tree, path_object, stat_json, stat_lines, validate_path};
+use super::{Hidden, Watching, list_tree, path_object, stat_json, stat_lines, validate_path};
 use crate::{
     command::{Command, missing_chroot},
     connect::ServerArgs,
@@ -17,7 +17,7 @@ use crate::{
 
 /// Print the data of a node, byte for byte
 ///
-/// On a terminal, a newline is added if the data does not end with one.
+/// On a terminal, a newline is added to data that does not end with one.
 #[derive(Args)]
 #[command(after_long_help = format!("\
 Examples:
@@ -44,16 +44,26 @@ pub(crate) struct Get {
     json: bool,
     /// Path of the node
     path: String,
+    /// Whether data ends its line, as on a terminal.
+    #[arg(skip)]
+    pub(crate) ends_line: bool,
+    #[arg(skip)]
+    pub(crate) watching: Watching,
 }
 
 impl Command for Get {
     fn prepare(&mut self, _: &ServerArgs) -> Result<(), Failure> {
+        self.watching.check(self.recursive)?;
         validate_path(&self.path)
     }
 
     async fn run(&self, client: &Client) -> CommandResult {
         if !self.recursive {
-            let node = client.get_data(&self.path).await?;
+            let node = if self.watching.is_on() {
+                self.watching.keep(client.get_data_and_watch(&self.path).await?)
+            } else {
+                client.get_data(&self.path).await?
+            };
             self.print_node(&self.path, &node)?;
             return Ok(0);
         }
@@ -88,7 +98,10 @@ impl Get {
         out.write_all(&node.data)?;
         if self.stat {
             out.write_all(format!("\n{}", stat_lines(&node.stat)).as_bytes())?;
-        } else if out.is_terminal() && !node.data.ends_with(b"\n") {
+        } else if (self.ends_line || out.is_terminal())
+            && !node.data.is_empty()
+            && !node.data.ends_with(b"\n")
+        {
             out.write_all(b"\n")?;
         }
         Ok(out.flush()?)
@@ -120,10 +133,13 @@ pub(crate) struct Ls {
     json: bool,
     /// Path of the node
     path: String,
+    #[arg(skip)]
+    pub(crate) watching: Watching,
 }
 
 impl Command for Ls {
     fn prepare(&mut self, _: &ServerArgs) -> Result<(), Failure> {
+        self.watching.check(self.recursive)?;
         validate_path(&self.path)
     }
 
@@ -132,7 +148,11 @@ impl Command for Ls {
         let paths = if self.recursive {
             list_tree(client, &self.path, Some(&mut hidden)).await?
         } else {
-            let children = client.get_children(&self.path).await?;
+            let children = if self.watching.is_on() {
+                self.watching.keep(client.get_children_and_watch(&self.path).await?)
+            } else {
+                client.get_children(&self.path).await?
+            };
             children.sorted().iter().map(|name| join(&self.path, name)).collect()
         };
         for batch in paths.chunks(256) {
@@ -212,6 +232,8 @@ pub(crate) struct StatCommand {
     json: bool,
     /// Path of the node
     path: String,
+    #[arg(skip)]
+    pub(crate) watching: Watching,
 }
 
 impl Command for StatCommand {
@@ -220,7 +242,12 @@ impl Command for StatCommand {
     }
 
     async fn run(&self, client: &Client) -> CommandResult {
-        let Some(stat) = client.exists(&self.path).await? else {
+        let stat = if self.watching.is_on() {
+            self.watching.keep(client.exists_and_watch(&self.path).await?)
+        } else {
+            client.exists(&self.path).await?
+        };
+        let Some(stat) = stat else {
             let missing = Error::new(ErrorKind::NoNode, Outcome::NotApplied);
             return Err(missing.with_path(&self.path).into());
         };

@@ -1,9 +1,9 @@
 //! `docent watch`: prints events.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use clap::Args;
-use docent::{AddWatchMode, Client, EventType};
+use docent::{AddWatchMode, Client, EventType, WatchedEvent, Watcher};
 use serde_json::json;
 
 use super::{path_object, validate_path, within};
@@ -48,6 +48,9 @@ pub(crate) struct Watch {
     json: bool,
     /// Path of the node
     path: String,
+    /// The client in `docent shell`, whose name is in front of each line.
+    #[arg(skip)]
+    pub(crate) printer: Printer,
 }
 
 impl Command for Watch {
@@ -62,6 +65,12 @@ impl Command for Watch {
 
 impl Watch {
     async fn watch(&self, client: &Client) -> CommandResult {
+        let watcher = self.set(client).await?;
+        self.follow(watcher).await
+    }
+
+    /// Sets the watch.
+    pub(crate) async fn set(&self, client: &Client) -> Result<Watcher, Failure> {
         // A server accepts a watch below a missing chroot, so the chroot is checked first.
         if let Some(missing) = missing_chroot(client).await {
             return Err(missing);
@@ -71,12 +80,16 @@ impl Watch {
         } else {
             AddWatchMode::Persistent
         };
-        let mut watcher = client.add_watch(&self.path, mode).await?;
-        self.print_event("watching", &self.path, None)?;
+        let watcher = client.add_watch(&self.path, mode).await?;
+        self.printer.line(self.json, "watching", &self.path, None)?;
+        Ok(watcher)
+    }
+
+    /// Prints its events.
+    pub(crate) async fn follow(&self, mut watcher: Watcher) -> CommandResult {
         let mut events = 0;
         while let Some(event) = watcher.next().await.filter(|event| !event.is_end()) {
-            let name = if event.is_resync() { "Resync" } else { name(event.event_type) };
-            self.print_event(name, &event.path, event.zxid)?;
+            self.printer.event(self.json, &event)?;
             events += 1;
             if self.count.is_some_and(|count| events >= count) {
                 return Ok(0);
@@ -85,15 +98,40 @@ impl Watch {
         let text = "session lost, and the watch with it; restart the watch and read the node again";
         Err(Failure::new(exit::NO_SERVER, text))
     }
+}
 
-    fn print_event(&self, event: &str, path: &str, zxid: Option<i64>) -> Result<(), Failure> {
-        if !self.json {
-            return print(&format!("{event} {}\n", escape(path)));
+/// Prints events, in `docent shell` with the name of their client.
+#[derive(Clone, Default)]
+pub(crate) struct Printer(Option<(String, Arc<dyn Fn() + Send + Sync>)>);
+
+impl Printer {
+    /// Prints those of a client of the shell, and calls `printed` after each.
+    pub(crate) fn of(client: &str, printed: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Some((client.to_owned(), Arc::new(printed))))
+    }
+
+    pub(crate) fn event(&self, json: bool, event: &WatchedEvent) -> Result<(), Failure> {
+        let name = if event.is_resync() { "Resync" } else { name(event.event_type) };
+        self.line(json, name, &event.path, event.zxid)?;
+        if let Some((_, printed)) = &self.0 {
+            printed();
+        }
+        Ok(())
+    }
+
+    fn line(&self, json: bool, event: &str, path: &str, zxid: Option<i64>) -> Result<(), Failure> {
+        let client = self.0.as_ref().map(|(client, _)| client);
+        if !json {
+            let client = client.map(|name| format!("{name}: ")).unwrap_or_default();
+            return print(&format!("{client}{event} {}\n", escape(path)));
         }
         let mut object = path_object(path);
         object.insert("event".to_owned(), json!(event));
         if let Some(zxid) = zxid {
             object.insert("zxid".to_owned(), json!(zxid));
+        }
+        if let Some(client) = client {
+            object.insert("client".to_owned(), json!(client));
         }
         print_json(object)
     }

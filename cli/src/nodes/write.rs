@@ -42,6 +42,10 @@ pub(crate) struct Set {
 }
 
 impl Command for Set {
+    fn reads_input(&self) -> bool {
+        self.data == "-"
+    }
+
     fn prepare(&mut self, _: &ServerArgs) -> Result<(), Failure> {
         validate_path(&self.path)?;
         self.bytes = read_data(&self.data)?;
@@ -59,8 +63,8 @@ impl Command for Set {
 
 /// Create a node, and print its path
 ///
-/// There is no option for ephemeral nodes: they would be deleted with the session
-/// of this command. See docent lock.
+/// Ephemeral nodes would be deleted with the session of this command: see docent
+/// lock, and create -e in docent shell.
 #[derive(Args)]
 #[command(verbatim_doc_comment, after_long_help = format!("\
 Examples:
@@ -96,6 +100,9 @@ pub(crate) struct Create {
     data: String,
     #[arg(skip)]
     bytes: Vec<u8>,
+    /// Whether the node ends with the session. Only `docent shell` keeps its sessions.
+    #[arg(skip)]
+    pub(crate) ephemeral: bool,
 }
 
 fn ttl(text: &str) -> Result<Ttl, String> {
@@ -107,8 +114,15 @@ fn ttl(text: &str) -> Result<Ttl, String> {
 }
 
 impl Command for Create {
+    fn reads_input(&self) -> bool {
+        self.data == "-"
+    }
+
     fn prepare(&mut self, server: &ServerArgs) -> Result<(), Failure> {
         validate_new_path(&self.path, self.sequential)?;
+        if self.ephemeral && (self.container || self.ttl.is_some()) {
+            return Err(Failure::usage("an ephemeral node is no container, and has no --ttl"));
+        }
         if self.acl.iter().any(acl::Entry::is_of_the_connection) && !server.is_authenticated()? {
             let text = "--acl auth:: means the users of this connection, and it has none; add --auth (or DOCENT_AUTH)";
             return Err(Failure::usage(text));
@@ -124,6 +138,8 @@ impl Command for Create {
 
     async fn run(&self, client: &Client) -> CommandResult {
         let mode = match (self.sequential, self.container, self.ttl) {
+            (false, ..) if self.ephemeral => CreateMode::Ephemeral,
+            (true, ..) if self.ephemeral => CreateMode::EphemeralSequential,
             (false, false, None) => CreateMode::Persistent,
             (true, _, None) => CreateMode::PersistentSequential,
             (_, true, _) => CreateMode::Container,

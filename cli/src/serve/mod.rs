@@ -19,10 +19,10 @@ use crate::{
     exit::{self, CommandResult, Failure},
     file,
     output::{print, report},
+    prompt::{self, Prompt},
 };
 
 mod console;
-mod prompt;
 
 /// Run an in-memory ZooKeeper server or ensemble for tests, without persistence
 ///
@@ -140,10 +140,10 @@ impl Serve {
             // In a separate thread, because a file system may not respond.
             std::thread::spawn(move || options.renew(&tls));
         }
-        let mut prompt = prompt::Prompt::start();
+        let mut prompt = Prompt::start();
         let mut console = console::Console::new(&cluster);
         loop {
-            prompt.show();
+            prompt::show();
             let Some(line) = prompt.line().await else {
                 // Standard input was closed.
                 return std::future::pending().await;

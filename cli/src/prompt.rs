@@ -11,30 +11,38 @@ use tokio::sync::mpsc;
 const BACKGROUND: Duration = Duration::from_millis(500);
 
 /// Reads lines in a separate thread, because a read of standard input cannot be cancelled.
-pub(super) struct Prompt {
+pub(crate) struct Prompt {
     lines: mpsc::UnboundedReceiver<String>,
     is_visible: bool,
 }
 
 impl Prompt {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let (send, lines) = mpsc::unbounded_channel();
         std::thread::spawn(move || read(&send));
-        let is_visible = io::stdin().is_terminal() && io::stdout().is_terminal();
-        Self { lines, is_visible }
+        Self { lines, is_visible: is_terminal() }
     }
 
-    /// Shows the prompt, if there is a terminal.
-    pub(super) fn show(&self) {
-        if self.is_visible {
-            let mut out = io::stdout();
-            let _ = out.write_all(b"docent> ").and_then(|()| out.flush());
-        }
+    /// Whether lines are typed at a terminal, and not those of a script.
+    pub(crate) const fn is_visible(&self) -> bool {
+        self.is_visible
     }
 
     /// The next line; `None` if standard input was closed.
-    pub(super) async fn line(&mut self) -> Option<String> {
+    pub(crate) async fn line(&mut self) -> Option<String> {
         self.lines.recv().await
+    }
+}
+
+fn is_terminal() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Shows the prompt, if there is a terminal.
+pub(crate) fn show() {
+    if is_terminal() {
+        let mut out = io::stdout();
+        let _ = out.write_all(b"docent> ").and_then(|()| out.flush());
     }
 }
 
