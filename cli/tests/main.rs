@@ -14,6 +14,8 @@ mod conform;
 mod conform_client;
 mod decode;
 #[cfg(unix)]
+mod guide_pages;
+#[cfg(unix)]
 mod lead;
 #[cfg(unix)]
 mod lock;
@@ -27,8 +29,6 @@ mod serve;
 mod serve_secure;
 mod sessions;
 mod shell;
-#[cfg(unix)]
-mod shell_chapter;
 mod support;
 #[cfg(target_os = "linux")]
 mod terminal;

@@ -1,10 +1,17 @@
 //! `docent watch`: prints events.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use clap::Args;
 use docent::{AddWatchMode, Client, EventType, WatchedEvent, Watcher};
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::{path_object, validate_path, within};
 use crate::{
@@ -13,6 +20,7 @@ use crate::{
     duration,
     exit::{self, CommandResult, Failure},
     output::{escape, print, print_json},
+    prompt,
 };
 
 /// Print the events of a node, one line each
@@ -100,21 +108,47 @@ impl Watch {
     }
 }
 
+/// The events of a client of `docent shell` that were printed.
+#[derive(Default)]
+pub(crate) struct Printed {
+    count: watch::Sender<u64>,
+    is_over: AtomicBool,
+}
+
+impl Printed {
+    pub(crate) fn count(&self) -> watch::Receiver<u64> {
+        self.count.subscribe()
+    }
+
+    /// Prints no more: the shell ends the client.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
+
 /// Prints events, in `docent shell` with the name of their client.
 #[derive(Clone, Default)]
-pub(crate) struct Printer(Option<(String, Arc<dyn Fn() + Send + Sync>)>);
+pub(crate) struct Printer(Option<(String, Arc<Printed>)>);
 
 impl Printer {
-    /// Prints those of a client of the shell, and calls `printed` after each.
-    pub(crate) fn of(client: &str, printed: impl Fn() + Send + Sync + 'static) -> Self {
-        Self(Some((client.to_owned(), Arc::new(printed))))
+    pub(crate) fn of(client: &str, printed: &Arc<Printed>) -> Self {
+        Self(Some((client.to_owned(), Arc::clone(printed))))
     }
 
     pub(crate) fn event(&self, json: bool, event: &WatchedEvent) -> Result<(), Failure> {
+        let printed = self.0.as_ref().map(|(_, printed)| printed);
+        if printed.is_some_and(|printed| printed.is_over()) {
+            return Ok(());
+        }
         let name = if event.is_resync() { "Resync" } else { name(event.event_type) };
         self.line(json, name, &event.path, event.zxid)?;
-        if let Some((_, printed)) = &self.0 {
-            printed();
+        if let Some(printed) = printed {
+            printed.count.send_modify(|count| *count += 1);
+            prompt::show();
         }
         Ok(())
     }

@@ -1,19 +1,9 @@
 //! The clients of `docent shell`, by name, and what they print as it comes.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use docent::{Client, ConnectionState, Watcher};
-use tokio::{
-    sync::{mpsc, watch},
-    time::timeout,
-};
+use tokio::{sync::mpsc, time::timeout};
 
 use crate::{
     command::{CLOSE_TIMEOUT, Command as _},
@@ -21,7 +11,7 @@ use crate::{
     exit::{self, Failure},
     nodes::{
         Watching,
-        watch::{Printer, Watch},
+        watch::{Printed, Printer, Watch},
     },
     output::{print, report},
     prompt,
@@ -37,12 +27,9 @@ struct Named {
     client: Client,
     /// The watches that reads have left.
     watchers: mpsc::UnboundedSender<Watcher>,
-    /// The number of events that were printed.
-    printed: watch::Sender<u64>,
+    printed: Arc<Printed>,
     /// The number of events that were waited for.
     awaited: u64,
-    /// Whether the shell ends the client: its watches end without a message.
-    is_ending: Arc<AtomicBool>,
 }
 
 impl Clients {
@@ -71,19 +58,10 @@ impl Clients {
         let id = client.session().map_or(0, |session| session.session_id());
         print(&format!("{name}: session {id:#x}\n"))?;
         let (watchers, left) = mpsc::unbounded_channel();
-        let named = Named {
-            client,
-            watchers,
-            printed: watch::Sender::new(0),
-            awaited: 0,
-            is_ending: Arc::default(),
-        };
-        tokio::spawn(print_states(
-            name.to_owned(),
-            named.client.clone(),
-            Arc::clone(&named.is_ending),
-        ));
-        tokio::spawn(print_events(name.to_owned(), left, named.printed.clone()));
+        let printed = Arc::<Printed>::default();
+        tokio::spawn(print_states(name.to_owned(), client.clone(), Arc::clone(&printed)));
+        tokio::spawn(print_events(Printer::of(name, &printed), left));
+        let named = Named { client, watchers, printed, awaited: 0 };
         self.by_name.insert(name.to_owned(), named);
         Ok(())
     }
@@ -98,13 +76,12 @@ impl Clients {
     pub(super) async fn watch(&self, name: &str, mut command: Watch) -> Result<(), Failure> {
         let named = self.named(name)?;
         command.prepare(&self.server)?;
-        let printed = named.printed.clone();
-        command.printer = Printer::of(name, move || note_event(&printed));
+        command.printer = Printer::of(name, &named.printed);
         let watcher = command.set(&named.client).await?;
-        let (name, is_ending) = (name.to_owned(), Arc::clone(&named.is_ending));
+        let (name, printed) = (name.to_owned(), Arc::clone(&named.printed));
         tokio::spawn(async move {
             if let Err(failure) = command.follow(watcher).await
-                && !is_ending.load(Ordering::Relaxed)
+                && !printed.is_over()
             {
                 report(format_args!("{name}: {failure}"));
             }
@@ -119,7 +96,7 @@ impl Clients {
         limit: Option<Duration>,
     ) -> Result<(), Failure> {
         let named = self.by_name.get_mut(name).ok_or_else(|| missing(name))?;
-        let mut printed = named.printed.subscribe();
+        let mut printed = named.printed.count();
         let next = named.awaited + 1;
         // The sender is in `named`.
         let event = printed.wait_for(|printed| *printed >= next);
@@ -157,14 +134,14 @@ impl Clients {
 
     pub(super) async fn close_all(&mut self) {
         for named in std::mem::take(&mut self.by_name).into_values() {
-            named.is_ending.store(true, Ordering::Relaxed);
+            named.printed.end();
             named.close().await;
         }
     }
 
     fn remove(&mut self, name: &str) -> Result<Named, Failure> {
         let named = self.by_name.remove(name).ok_or_else(|| missing(name))?;
-        named.is_ending.store(true, Ordering::Relaxed);
+        named.printed.end();
         Ok(named)
     }
 }
@@ -183,7 +160,7 @@ impl Named {
 }
 
 /// Prints changes of the connection, in Curator's words.
-async fn print_states(name: String, client: Client, is_ending: Arc<AtomicBool>) {
+async fn print_states(name: String, client: Client, printed: Arc<Printed>) {
     let mut states = client.states();
     drop(client);
     while let Some(event) = states.next().await {
@@ -194,28 +171,17 @@ async fn print_states(name: String, client: Client, is_ending: Arc<AtomicBool>) 
             Some(ConnectionState::ReadOnly) => "READ_ONLY",
             _ => continue,
         };
-        if is_ending.load(Ordering::Relaxed) || print(&format!("{name}: {state}\n")).is_err() {
+        if printed.is_over() || print(&format!("{name}: {state}\n")).is_err() {
             return;
         }
         prompt::show();
     }
 }
 
-/// Notes that an event was printed.
-fn note_event(printed: &watch::Sender<u64>) {
-    printed.send_modify(|printed| *printed += 1);
-    prompt::show();
-}
-
-/// Prints the events of watches that reads have left.
-async fn print_events(
-    name: String,
-    mut left: mpsc::UnboundedReceiver<Watcher>,
-    printed: watch::Sender<u64>,
-) {
+/// Prints events of the watches that reads have left.
+async fn print_events(printer: Printer, mut left: mpsc::UnboundedReceiver<Watcher>) {
     while let Some(mut watcher) = left.recv().await {
-        let printed = printed.clone();
-        let printer = Printer::of(&name, move || note_event(&printed));
+        let printer = printer.clone();
         tokio::spawn(async move {
             // After the end of its session a watch has no event: the state LOST says so.
             if let Some(event) = watcher.next().await.filter(|event| !event.is_end()) {
