@@ -95,6 +95,32 @@ async fn started(fixture: &Fixture, client: &Client, seed: &'static str) -> Shar
     value
 }
 
+/// An ensemble that was restored from a backup is behind the value.
+// Case (Found in docent itself): after its ensemble was restored from a backup, a shared value stayed
+// the one of before, and no `try_set_value` replaced it, until the zxids of the servers were beyond it.
+#[tokio::test]
+async fn a_value_of_an_ensemble_that_was_restored_is_replaced() {
+    let fixture = Fixture::embedded().await;
+    let tap = fixture.tap.client("A").await.unwrap();
+    let config = Config::new(&tap.connect_string()).unwrap();
+    let config = config.with_session_timeout(Duration::from_secs(1));
+    let client = config.connect().await.unwrap();
+    let value = started(&fixture, &client, "kept").await;
+    for _ in 0..50 {
+        value.set_value("lost").await.unwrap();
+    }
+
+    let restored = Fixture::embedded().await;
+    let operator = restored.observer().await;
+    fixture.create_path(&operator).await;
+    operator.set_data(&fixture.path, b"kept", None).await.unwrap();
+    fixture.tap.set_upstream(&restored.server);
+    tap.cut();
+    wait_for(&value, "kept").await;
+    assert!(value.try_set_value(&value.versioned_value(), "new").await.unwrap());
+    assert_eq!(value.value(), "new");
+}
+
 // Case (Found in docent itself): a shared value stayed stale for ever: the node was deleted and
 // created again between its two reads.
 async fn a_value_created_again_before_its_absence_is_watched_is_read(fixture: Fixture) {

@@ -23,7 +23,7 @@ use crate::{
     parents::{LastNode, create_parents},
     planted,
     select::{Either, select},
-    settle::{BeforeWrite, get_if_exists, read_after_loss},
+    settle::{BeforeWrite, get_if_exists, read_after_loss, read_settled},
     swap::{Seen, swap},
 };
 
@@ -52,7 +52,9 @@ pub struct VersionedValue {
 /// It is stored in a persistent node, which [`start`](Self::start) creates if it is missing. A task of the client's
 /// runtime watches that node: so [`value`](Self::value) returns the last known value without a request, and may be
 /// out of date. The task repeats a failed read, whatever the error, after a pause of 100 ms to 5 s, until it succeeds
-/// or the client ends. While the node is missing, the last value stays.
+/// or the client ends. While the node is missing, the last value stays. If the server has an older value, the task sends
+/// a transaction (14) that changes nothing, and takes what it reads behind that: values never go back, unless the ensemble
+/// was restored from a backup.
 ///
 /// Clones are the same object; dropping the last one ends the watching task. The end of the client ends it too, and
 /// with it what [`subscribe`](Self::subscribe) has returned.
@@ -322,15 +324,23 @@ impl Inner {
 
     /// Replaces the current value by a newer one. Source: `SharedValue.updateValue`.
     fn update(&self, value: VersionedValue) {
+        self.replace(i64::MAX, value);
+    }
+
+    /// Replaces the current value by a newer one, and one that has not changed since the zxid of `before` also by an older
+    /// one, which was read behind a write.
+    fn replace(&self, before: i64, value: VersionedValue) {
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = &*sender else { return };
         sender.send_if_modified(|current| {
-            let is_newer = value.mzxid > current.mzxid || planted::is("value-goes-back");
-            if is_newer {
+            let replaces = value.mzxid > current.mzxid
+                || before == current.mzxid
+                || planted::is("value-goes-back");
+            if replaces {
                 trace!(path = self.path, version = value.version, "a newer value");
                 *current = value;
             }
-            is_newer
+            replaces
         });
     }
 
@@ -383,7 +393,19 @@ impl Inner {
     /// Reads the node and sets a watch that fires when the node is changed or deleted, or, if it is missing, created.
     async fn read_and_watch(&self) -> Result<Watcher, Error> {
         loop {
-            match self.client.get_data_and_watch(&self.path).await {
+            let before = self.current.borrow().mzxid;
+            let read = || self.client.get_data_and_watch(&self.path);
+            match read().await {
+                // The server lags behind, or the ensemble was restored from a backup.
+                Ok((node, _)) if node.stat.mzxid < before => {
+                    debug!(
+                        path = self.path,
+                        "the server has an older value; reading behind a write"
+                    );
+                    let (node, watcher) = read_settled(&self.client, &self.path, read).await?;
+                    self.replace(before, VersionedValue::of(node));
+                    return Ok(watcher);
+                }
                 Ok((node, watcher)) => {
                     self.update(VersionedValue::of(node));
                     return Ok(watcher);
