@@ -13,6 +13,7 @@ mod decode;
 mod duration;
 mod exit;
 mod file;
+mod lab;
 #[cfg(unix)]
 mod lead;
 #[cfg(unix)]
@@ -79,6 +80,7 @@ enum Command {
     Conform(conform::Conform),
     Serve(serve::Serve),
     Tap(tap::TapCommand),
+    Lab(lab::Lab),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -127,6 +129,7 @@ fn main() -> ExitCode {
         Command::Decode(command) => finish("decode", command.run()),
         Command::Serve(command) => finish("serve", command.run()),
         Command::Tap(command) => finish("tap", command.run()),
+        Command::Lab(command) => finish("lab", command.run()),
     }
 }
 

@@ -16,6 +16,8 @@ mod decode;
 #[cfg(unix)]
 mod guide_pages;
 #[cfg(unix)]
+mod lab;
+#[cfg(unix)]
 mod lead;
 #[cfg(unix)]
 mod lock;

@@ -80,6 +80,7 @@ function refresh() {
     item.append(button);
     return item;
   });
+  state.items = items;
   byId("events").replaceChildren(...items);
   byId("slider").max = Math.max(1, Math.round(stage.scale.width));
 }
@@ -101,10 +102,12 @@ function move(now, scrolls = true) {
   const at = last();
   const event = state.list[at];
   if (!state.playing) byId("now").textContent = event ? `${seconds(event.at)}: ${event.text}` : "Press play, or step from event to event.";
-  const before = byId("events").querySelector("[aria-current]");
-  before?.removeAttribute("aria-current");
-  const item = byId("events").children[at]?.firstChild;
+  state.current?.removeAttribute("aria-current");
+  const item = state.items[at]?.firstChild;
   item?.setAttribute("aria-current", "true");
+  state.current = item;
+  const list = byId("list");
+  if (item && !item.parentElement.hidden) list.scrollTop = item.offsetTop - list.offsetTop - list.clientHeight / 2;
   if (state.now >= timeline.end) reveal();
 }
 
@@ -115,9 +118,13 @@ function draw() {
 
 // The number of the last event until now.
 function last() {
-  let at = -1;
-  while (at + 1 < state.list.length && state.list[at + 1].at <= state.now) at++;
-  return at;
+  let low = 0, high = state.list.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (state.list[middle].at <= state.now) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
 }
 
 function step(by) {
@@ -315,7 +322,7 @@ function reveal() {
   }
   byId("shows").textContent = lesson.shows;
   byId("claims").textContent = "Checked on this run: " + lesson.claims.join("; ") + ".";
-  byId("chapter").textContent = lesson.chapter + ".md";
+  byId("chapter").textContent = `docs/guide/src/${lesson.chapter}.md`;
   byId("answer").hidden = false;
 }
 

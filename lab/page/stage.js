@@ -61,7 +61,11 @@ export class Stage {
     this.timeline = timeline;
     this.names = names;
     this.options = options;
-    this.scale = new Scale(timeline, options.zoom, options.pings);
+    this.scale = new Scale(timeline, options.zoom || 1, options.pings);
+    if (!options.zoom) {
+      const room = (this.scroll.clientWidth - LEFT - 70) / (this.scale.width - LEFT - 60);
+      this.scale = new Scale(timeline, Math.min(2, Math.max(.6, room)), options.pings);
+    }
     this.hasStorage = timeline.writes.length > 0;
     this.height = TOP + timeline.clients.length * ROW + timeline.members * SERVER + (this.hasStorage ? STORAGE : 0) + 8;
     // Each step has the time until which it is in view, so that the search for the first one is short.
@@ -99,6 +103,7 @@ export class Stage {
       if ((frame.arrived ?? frame.sent) >= from || frame.sent >= from) frames.append(this.frame(frame, index, now, index === selected));
     }
     parts.push(frames);
+    this.stated = [];
     for (const note of timeline.notes) if (note.is_state && note.at >= from && note.at <= to) parts.push(...this.state(note));
     for (const write of timeline.writes) if (write.at >= from && write.at <= to) parts.push(...this.write(write));
     const x = scale.x(now);
@@ -120,12 +125,13 @@ export class Stage {
   }
   axis(from, to) {
     const axis = element("g"), { scale } = this;
-    let last = -99;
-    for (const step of [250000]) {
+    const places = [];
+    // Whole seconds first, and parts of them where there is room.
+    for (const step of [1000000, 250000]) {
       for (let time = Math.floor(from / step) * step; time <= Math.min(to, this.timeline.end); time += step) {
         const x = scale.x(time);
-        if (x - last < 46) continue;
-        last = x;
+        if (x < LEFT - 1 || places.some((place) => Math.abs(place - x) < 58)) continue;
+        places.push(x);
         axis.append(element("line", { x1: x, x2: x, y1: TOP - 8, y2: this.height, stroke: "var(--line)", "stroke-dasharray": "1 4" }));
         axis.append(element("text", { x: x + 3, y: 14, class: "soft mono", "font-size": 11 }, (time / 1e6).toFixed(time % 1e6 ? 2 : 0) + " s"));
       }
@@ -148,7 +154,7 @@ export class Stage {
   // The names stay in view while the stage is scrolled.
   labels(offset) {
     const labels = element("g", { transform: `translate(${offset} 0)` }), { timeline } = this;
-    labels.append(element("rect", { x: 0, y: 0, width: LEFT - 14, height: this.height, fill: "var(--bg)", opacity: .94 }));
+    labels.append(element("rect", { x: 0, y: 0, width: LEFT - 14, height: this.height, fill: "var(--bg)" }));
     timeline.clients.forEach((name, client) => {
       const y = this.clientY(client);
       labels.append(element("circle", { cx: 20, cy: y, r: 12, fill: colour(client) }),
@@ -209,7 +215,7 @@ export class Stage {
     const top = Math.min(...ys), bottom = Math.max(...ys) + 17;
     parts.push(element("rect", { x, y: top, width, height: bottom - top, fill: "var(--bad)", "fill-opacity": .07 }));
     for (const y of ys) parts.push(this.titled(element("rect", { x, y, width, height: 17, fill: "url(#red)", stroke: "var(--bad)", "stroke-width": 1.5, "data-bar": "overlap" }), `${who} believe at once`));
-    const label = element("text", { x: x + 3, y: top - 4, "font-size": 11, "font-weight": 700 }, `⚠ ${who} at once`);
+    const label = element("text", { x: x + 3, y: top + 43, "font-size": 11, "font-weight": 700 }, `⚠ ${who} at once`);
     label.style.fill = "var(--bad)";
     parts.push(label);
     return parts;
@@ -233,7 +239,10 @@ export class Stage {
   state(note) {
     const words = { Suspended: "✂ no connection", Lost: "✝ session lost", Reconnected: "↻ again" };
     if (!words[note.text]) return [];
-    const label = element("text", { x: this.scale.x(note.at) + 2, y: this.clientY(note.client) - 4, "font-size": 10.5, "font-weight": 600 }, words[note.text]);
+    // Two states that follow each other closely are one above the other.
+    const x = this.scale.x(note.at) + 2, crowd = this.stated.filter((of) => of.client === note.client && x - of.x < 110).length;
+    this.stated.push({ client: note.client, x });
+    const label = element("text", { x, y: this.clientY(note.client) - 4 - 11 * (crowd % 3), "font-size": 10.5, "font-weight": 600 }, words[note.text]);
     label.style.fill = "var(--bad)";
     return [label];
   }
@@ -269,10 +278,10 @@ export class Stage {
       group.append(element("path", { d: `M${x2} ${y}L${turn(.42)}L${turn(-.42)}z`, fill: shown }));
     } else group.append(element("circle", { cx: x2, cy: y, r: 3.5, fill: shown }));
     const step = this.options.steps.get(frame.step);
-    if (step?.number && part === 1) {
+    if (step?.number && part === 1 && frame.fields.kind !== "reply") {
       const [bx, by] = [x1 + (x2 - x1) * .5, y1 + (y - y1) * (.3 + (index % 3) * .18)];
       const sx = x1 + (x2 - x1) * ((by - y1) / (y - y1 || 1));
-      group.append(element("circle", { cx: isNaN(sx) ? bx : sx, cy: by, r: 7, fill: "var(--panel)", stroke: shown }), element("text", { x: isNaN(sx) ? bx : sx, y: by + 3.5, "text-anchor": "middle", "font-size": 9.5, "font-weight": 700 }, step.number));
+      group.append(element("circle", { cx: isNaN(sx) ? bx : sx, cy: by, r: 8, fill: "var(--panel)", stroke: shown }), element("text", { x: isNaN(sx) ? bx : sx, y: by + 3.5, "text-anchor": "middle", "font-size": 9.5, "font-weight": 700 }, step.number));
     }
     group.append(element("title", {}, this.names.frame(frame) + (isLost ? " (does not arrive)" : "")));
     group.addEventListener("click", () => this.onSelect(index));

@@ -1,6 +1,6 @@
 //! Claims: statements on a timeline that a lesson makes, and that are checked.
 
-use crate::timeline::Timeline;
+use crate::{frames::Frame, timeline::Timeline};
 
 /// Whether a claim holds for a timeline.
 ///
@@ -13,9 +13,11 @@ use crate::timeline::Timeline;
 /// | `woken A N` | A receives N events |
 /// | `woken together N` | N clients receive an event of one node's deletion |
 /// | `nodes A N` | A has at most N nodes at once, and N at some time |
+/// | `told after reconnect A` | A sets its watches again, and receives an event that it has missed |
 /// | `late write` | the storage accepts a token after a greater one |
 /// | `late write refused` | it refuses one, and accepts none |
 /// | `step A ID` | A sends a frame of this step |
+/// | `lost A OP` | a reply of this operation does not arrive at A |
 /// | `proof holds` | each belief of a strict mutex ends within its proven bound |
 /// | `denied A` | A believes longer than the servers keep its node |
 ///
@@ -67,6 +69,19 @@ pub fn check(claim: &str, timeline: &Timeline) -> Result<(), String> {
             });
             equal(most.max().unwrap_or(0), number(count)?)
         }
+        ["told", "after", "reconnect", name] => {
+            let client = client(name)?;
+            let of_client = timeline.frames.iter().filter(|frame| frame.client == client);
+            let sets = |frame: &&Frame| frame.to_server && frame.op().starts_with("setWatches");
+            let mut set = of_client.clone().filter(sets);
+            // The server sends what was missed in front of the reply.
+            holds(set.any(|set| {
+                let mut replies = of_client
+                    .clone()
+                    .filter(|frame| frame.connection == set.connection && frame.sent > set.sent);
+                replies.find(|frame| !frame.to_server).is_some_and(|first| first.kind() == "event")
+            }))
+        }
         ["late", "write"] => holds(timeline.writes.iter().any(|of| of.is_late && of.accepted)),
         ["late", "write", "refused"] => {
             let mut late = timeline.writes.iter().filter(|of| of.is_late);
@@ -76,6 +91,12 @@ pub fn check(claim: &str, timeline: &Timeline) -> Result<(), String> {
             let client = client(name)?;
             let mut frames = timeline.frames.iter().filter(|frame| frame.client == client);
             holds(frames.any(|frame| frame.step == Some(*id)))
+        }
+        ["lost", name, op] => {
+            let client = client(name)?;
+            let of_client = timeline.frames.iter().filter(|frame| frame.client == client);
+            let mut lost = of_client.filter(|frame| !frame.to_server && frame.arrived.is_none());
+            holds(lost.any(|frame| frame.op() == *op))
         }
         ["proof", "holds"] => {
             let mut proven = timeline.beliefs.iter().map(|belief| {

@@ -55,10 +55,6 @@ impl Frame {
     pub(crate) fn error(&self) -> Option<&str> {
         self.fields["error"].as_str()
     }
-
-    pub(crate) fn is_ping(&self) -> bool {
-        self.op() == "ping"
-    }
 }
 
 pub(crate) const fn micros(nanos: Nanos) -> u64 {

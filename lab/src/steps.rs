@@ -414,22 +414,36 @@ pub(crate) struct Steps {
     created: BTreeMap<String, (usize, bool)>,
     /// The directories of lock nodes, and what is in them.
     bases: BTreeMap<String, Node>,
+    /// The steps of requests without a reply, by connection and xid.
+    asked: BTreeMap<(usize, i64), &'static str>,
     /// The nodes whose holders believed in them so far.
     pub(crate) held: BTreeSet<String>,
 }
 
 impl Steps {
-    /// The step of a frame. Frames are given in the order in which they were sent.
+    /// The step of a frame: that of a reply is its request's. Frames are given in the order in which they were sent.
     pub(crate) fn of(&mut self, frame: &Frame) -> Option<&'static str> {
+        let key = (frame.connection, frame.xid().unwrap_or_default());
+        let own = self.own(frame);
+        if frame.kind() == "reply" {
+            return self.asked.remove(&key);
+        }
+        if let (true, Some(step)) = (frame.to_server, own) {
+            self.asked.insert(key, step);
+        }
+        own
+    }
+
+    fn own(&mut self, frame: &Frame) -> Option<&'static str> {
         let path = frame.path();
         match (frame.kind(), frame.op()) {
             ("connect", _) => Some("session-open"),
-            ("request" | "reply", "ping") => Some("session-ping"),
+            ("request", "ping") => Some("session-ping"),
             ("request", "closeSession") => Some("session-close"),
             ("request", op) => self.request(frame, op, path),
             ("event", _) => self.event(frame.client, path),
             ("reply", _) => {
-                if frame.error() == Some("NoNode") && frame.op().starts_with("create") {
+                if frame.error() == Some("NONODE") && frame.op().starts_with("create") {
                     let ours = self.created.values_mut().filter(|of| of.0 == frame.client);
                     ours.for_each(|of| of.1 = true);
                 }
@@ -509,6 +523,8 @@ impl Steps {
     fn event(&self, client: usize, path: &str) -> Option<&'static str> {
         match node(path) {
             Some(Node::Lock) if !self.is_of(client, path) => Some("lock-8"),
+            Some(Node::Latch) if !self.is_of(client, path) => Some("latch-woken"),
+            Some(Node::Sequential) if !self.is_of(client, path) => Some("sequential-woken"),
             None if path == LOCK && !self.bases.contains_key(LOCK) => Some("naive-woken"),
             _ => None,
         }

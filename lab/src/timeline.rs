@@ -423,7 +423,7 @@ impl Watches {
                 }
             }
             ("reply", _) => {
-                let exists = frame.op() == "exists" && frame.error() == Some("NoNode");
+                let exists = frame.op() == "exists" && frame.error() == Some("NONODE");
                 let asked = self.asked.remove(&xid).unwrap_or_default();
                 if frame.op() == "closeSession" {
                     self.remove(frame, |_| true, false);

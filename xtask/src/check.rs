@@ -63,6 +63,8 @@ fn checks(has_gssapi: bool) -> Vec<(&'static str, Command)> {
     let clippy = ["clippy", "--workspace", "--locked", "--all-targets", "--", "-D", "warnings"];
     checks.push(("format of the simulator", with(sim::cargo_in_sim(), &format)));
     checks.push(("lints of the simulator", with(sim::cargo_in_sim(), &clippy)));
+    checks.push(("format of the lab's browser", with(sim::cargo_in("lab/browser"), &format)));
+    checks.push(("lints of the lab's browser", with(sim::cargo_in("lab/browser"), &clippy)));
     checks.push(("format of the threads", with(threads::cargo_in_threads(), &format)));
     checks.push(("lints of the threads", with(threads::cargo_in_threads(), &clippy)));
     checks

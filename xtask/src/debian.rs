@@ -157,7 +157,10 @@ fn environment(groups: &[PathBuf]) -> Result<Vec<(&'static str, OsString)>> {
     // `x86_64-linux-gnu`, or the same for another architecture.
     let libraries = ["usr/lib", "lib"].into_iter().flat_map(below).flat_map(|lib| entries(&lib));
     let is_of_architecture = |path: &PathBuf| path.to_string_lossy().ends_with("-linux-gnu");
-    let libraries: Vec<_> = libraries.filter(is_of_architecture).collect();
+    // The library of PulseAudio, which a browser loads, has parts in a directory of its own.
+    let with_parts = |library: PathBuf| [library.join("pulseaudio"), library].into_iter();
+    let libraries = libraries.filter(is_of_architecture).flat_map(with_parts);
+    let libraries: Vec<_> = libraries.filter(|library| library.is_dir()).collect();
     let mut environment = vec![
         ("PATH", before("PATH", programs)?),
         ("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", libraries.iter().cloned())?),

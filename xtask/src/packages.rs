@@ -1,4 +1,4 @@
-//! Finds Java, ZooKeeper, Curator and Kerberos, or fetches their Debian packages. Fetches kazoo from the Python
+//! Finds Java, ZooKeeper, Curator, Kerberos and a browser, or fetches their Debian packages. Fetches kazoo from the Python
 //! package index.
 
 use std::env;
@@ -41,6 +41,20 @@ pub(crate) fn network_tools() -> Result<()> {
         return Ok(());
     }
     debian::fetch("no ip or nft", "network", &["iproute2", "nftables"])
+}
+
+/// Finds chromium and chromedriver, or fetches their packages. A font, because a page without letters has other sizes.
+pub(crate) fn browser() -> Result<()> {
+    let has_browser = |directory: PathBuf| {
+        directory.join("chromedriver").is_file()
+            && directory.join("../lib/chromium/chromium").is_file()
+    };
+    let path = env::var_os("PATH").unwrap_or_default();
+    if env::split_paths(&path).any(has_browser) {
+        return Ok(());
+    }
+    let packages = ["chromium", "chromium-driver", "fonts-dejavu-core"];
+    debian::fetch("no chromedriver with chromium", "browser", &packages)
 }
 
 /// Fetches a group of Debian packages.

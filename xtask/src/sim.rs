@@ -39,8 +39,18 @@ pub(crate) fn with_absolute_schedule(arguments: &[String]) -> Result<Vec<String>
 /// Builds the simulator and returns whether that succeeded. Cargo is quiet, so that the error for
 /// wrong usage is one line.
 pub(crate) fn build() -> Result<bool> {
+    build_package("docent-sim")
+}
+
+/// Builds the lab, which contains the simulator.
+pub(crate) fn build_lab() -> Result<bool> {
+    build_package("docent-lab")
+}
+
+fn build_package(package: &str) -> Result<bool> {
     let mut command = cargo_in_sim();
-    let mut build = command.args(["build", "--release", "--locked", "--quiet"]).spawn()?;
+    let build = ["build", "--release", "--locked", "--quiet", "--package", package];
+    let mut build = command.args(build).spawn()?;
     let (start, mut is_announced) = (Instant::now(), false);
     loop {
         if let Some(status) = build.try_wait()? {
@@ -58,7 +68,9 @@ pub(crate) fn build() -> Result<bool> {
 /// knows the path of the program.
 pub(crate) fn simulator(arguments: &[String]) -> Command {
     let mut command = cargo_in_sim();
-    command.args(["run", "--release", "--locked", "--quiet", "--"]).args(arguments);
+    command
+        .args(["run", "--release", "--locked", "--quiet", "--bin", "docent-sim", "--"])
+        .args(arguments);
     command
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::ToSocketAddrs as _;
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
@@ -22,6 +23,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     if !hermetic && arguments.is_empty() {
         // The run of chaos says what is missing.
         let _ = packages::network_tools();
+        // So does the test of the lab's page.
+        let _ = packages::browser();
     }
     let kerberos = packages::kerberos();
     let lacks_kerberos = kerberos.is_err();
@@ -85,7 +88,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     if let Some(build) = simulator {
         // Side by side: chaos mostly waits, and the simulator computes.
         let chaos = start_chaos(hermetic);
-        let simulated = test_simulator(build, &mut summary);
+        let simulated = test_simulator(build, &mut summary)
+            .and_then(|is_good| Ok(is_good & test_lab_page(&skips, &mut summary)?));
         no_chaos = end_chaos(chaos, &mut summary, &mut success);
         success &= simulated?;
     }
@@ -298,6 +302,18 @@ fn test_simulator(build: BackgroundBuild, summary: &mut Summary) -> Result<bool>
     command.args(["test", "--release", "--locked", "--no-fail-fast"]);
     success &= run_tests(command, summary)?;
     Ok(success)
+}
+
+/// Runs the test of the lab's page in a browser, with the lab that was built with the simulator.
+fn test_lab_page(skips: &Path, summary: &mut Summary) -> Result<bool> {
+    println!("xtask: the page of the lab in a browser");
+    if !sim::build_lab()? {
+        return Ok(false);
+    }
+    let mut command = sim::cargo_in("lab/browser");
+    command.args(["test", "--locked"]);
+    command.env("DOCENT_TEST_SKIPS", skips);
+    run_tests(command, summary)
 }
 
 /// Starts two minutes of chaos, or says what this machine lacks for it.

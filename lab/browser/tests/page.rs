@@ -1,0 +1,333 @@
+//! The page in a real browser: one browser, one lab, one after the other.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "clippy does not know the functions that only tests call"
+)]
+
+use std::{env, fs, path::PathBuf, time::Instant};
+
+use docent_lab_browser::{Running, browser, eval, lab, programs, skip, until};
+use fantoccini::{
+    Client,
+    actions::{InputSource as _, KeyAction, KeyActions},
+    key::Key,
+};
+use serde_json::Value;
+
+struct Page {
+    client: Client,
+    address: String,
+    _running: [Running; 2],
+}
+
+impl Page {
+    /// Opens what a fragment names.
+    async fn open(&self, fragment: &str) {
+        self.client.goto("about:blank").await.unwrap();
+        self.client.goto(&format!("{}{fragment}", self.address)).await.unwrap();
+        until(&self.client, "return document.body?.dataset.ready !== undefined && document.body.dataset.ready !== 'no'").await;
+    }
+
+    async fn eval(&self, script: &str) -> Value {
+        eval(&self.client, script).await
+    }
+
+    async fn text(&self, script: &str) -> String {
+        self.eval(script).await.as_str().unwrap_or_default().to_owned()
+    }
+
+    async fn count(&self, selector: &str) -> u64 {
+        let script = format!("return document.querySelectorAll({selector:?}).length");
+        self.eval(&script).await.as_u64().unwrap()
+    }
+
+    async fn error(&self) -> String {
+        self.text(
+            "const e = document.getElementById('error'); return e.hidden ? '' : e.textContent",
+        )
+        .await
+    }
+
+    /// Presses a key, as a person does.
+    async fn press(&self, key: char) {
+        self.press_all(&[key]).await;
+    }
+
+    async fn press_all(&self, keys: &[char]) {
+        let down_and_up =
+            |key: &char| [KeyAction::Down { value: *key }, KeyAction::Up { value: *key }];
+        let none = KeyActions::new("keys".to_owned());
+        let actions = keys.iter().flat_map(down_and_up).fold(none, |all, action| all.then(action));
+        self.client.perform_actions(actions).await.unwrap();
+    }
+
+    /// The stage, the nodes, and the event at the cursor.
+    async fn picture(&self) -> String {
+        self.text(
+            "return ['stage', 'nodes', 'now', 'time'].map((id) => document.getElementById(id).outerHTML).join()",
+        )
+        .await
+    }
+
+    /// Keeps a picture, if a directory for pictures is named.
+    async fn keep(&self, name: &str) {
+        let Some(directory) = env::var_os("DOCENT_LAB_PICTURES") else { return };
+        let picture = self.client.screenshot().await.unwrap();
+        fs::write(PathBuf::from(directory).join(name).with_extension("png"), picture).unwrap();
+    }
+}
+
+fn key(key: Key) -> char {
+    key.into()
+}
+
+/// The program that is tested. `cargo xtask test` names it.
+fn program() -> PathBuf {
+    let named = env::var_os("DOCENT_LAB").map(PathBuf::from);
+    named.unwrap_or_else(|| {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../sim/target/release/docent-lab")
+    })
+}
+
+#[tokio::test]
+async fn the_page_shows_what_the_lessons_claim() {
+    let Some(programs) = programs() else {
+        return skip(
+            "there is no chromedriver on the PATH with a chromium beside it; `cargo xtask test` fetches them",
+        );
+    };
+    let (lab, address) = lab(&program(), &[]);
+    let (driver, client) = browser(programs).await;
+    let page = Page { client, address, _running: [driver, lab] };
+    nothing_is_from_elsewhere(&page).await;
+    each_lesson_is_played(&page).await;
+    back_and_forth_gives_the_same_picture(&page).await;
+    each_fault_is_clicked(&page).await;
+    a_link_gives_the_same_run(&page).await;
+    a_broken_link_is_a_message(&page).await;
+    the_keyboard_is_enough(&page).await;
+    only_what_is_in_view_is_drawn(&page).await;
+    a_phone_in_landscape_has_no_overflow(&page).await;
+    page.client.close().await.unwrap();
+}
+
+async fn nothing_is_from_elsewhere(page: &Page) {
+    let start = Instant::now();
+    page.open("").await;
+    until(&page.client, "return document.querySelectorAll('#stage *').length > 5").await;
+    let weight = page.eval("return performance.getEntriesByType('resource').reduce((sum, of) => sum + of.decodedBodySize, 0)").await;
+    println!("first picture after {:?}, {weight} bytes", start.elapsed());
+    let elsewhere = "return performance.getEntriesByType('resource').filter((of) => !of.name.startsWith(location.origin)).length";
+    assert_eq!(page.eval(elsewhere).await, 0);
+    // The policy refuses what a page could be made to load or run.
+    let refused = "const all = []; document.addEventListener('securitypolicyviolation', (e) => all.push(e.violatedDirective)); \
+                   const image = new Image(); image.src = 'http://127.0.0.2:9/'; document.body.append(image); \
+                   const script = document.createElement('script'); script.textContent = 'window.ran = 1'; document.body.append(script); \
+                   window.violations = all";
+    page.eval(refused).await;
+    until(&page.client, "return window.violations.length === 2 && window.ran === undefined").await;
+}
+
+async fn each_lesson_is_played(page: &Page) {
+    page.open("").await;
+    let names = page.eval("return [...document.querySelectorAll('#lessons option')].map((of) => of.value).filter(Boolean)").await;
+    let names: Vec<_> = names.as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(names.len() >= 12, "{names:?}");
+    for name in names {
+        page.open(&format!("#lesson={name}")).await;
+        assert_eq!(page.error().await, "", "{name}");
+        // The prediction comes first, and the answer with the end.
+        page.eval("document.querySelector('#choices input').click()").await;
+        assert_eq!(
+            page.eval("return document.getElementById('answer').hidden").await,
+            true,
+            "{name}"
+        );
+        // The play begins, and comes forward; then its end.
+        page.client.find(fantoccini::Locator::Id("play")).await.unwrap().click().await.unwrap();
+        until(&page.client, "return Number(document.getElementById('slider').value) > 110").await;
+        page.press(key(Key::End)).await;
+        until(&page.client, "return !document.getElementById('answer').hidden").await;
+        let claims = page.text("return document.getElementById('claims').textContent").await;
+        page.eval("document.getElementById('zoom').value = '1'; document.getElementById('zoom').onchange()").await;
+        let overlaps = page.eval("return [...document.querySelectorAll('#events button')].filter((of) => of.textContent.includes('OVERLAP')).length").await;
+        let claims_overlap = claims.replace("no overlap", "").contains("overlap");
+        assert_eq!(overlaps.as_u64().unwrap() > 0, claims_overlap, "{name}: {claims}");
+        if claims_overlap {
+            // Hatched, and named: the colour is not the only sign.
+            page.eval("document.querySelectorAll('#events button').forEach((of) => of.textContent.includes('OVERLAP') && of.click())").await;
+            page.press(key(Key::Right)).await;
+            assert!(page.count("#stage [data-bar=overlap][fill='url(#red)']").await >= 2, "{name}");
+            page.press(key(Key::End)).await;
+        }
+        if claims.contains("late write") {
+            let (kind, pattern) = match claims.contains("refused") {
+                true => ("refused", "A: the storage refuses"),
+                false => ("late", "A: the storage accepts"),
+            };
+            let last = format!(
+                "[...document.querySelectorAll('#events button')].findLast((of) => of.textContent.includes({pattern:?})).click()"
+            );
+            page.eval(&last).await;
+            assert!(page.count(&format!("#stage [data-write={kind}]")).await > 0, "{name}");
+            page.press(key(Key::End)).await;
+        }
+        if ["naive-late-release", "strict", "lost-create-guid"].contains(&name) {
+            page.eval("document.getElementById('zoom').value = '0'; document.getElementById('zoom').onchange()").await;
+            page.press(key(Key::End)).await;
+            page.keep(name).await;
+        }
+    }
+}
+
+async fn back_and_forth_gives_the_same_picture(page: &Page) {
+    page.open("#lesson=sequential").await;
+    let forward = [key(Key::Right); 30];
+    page.press_all(&forward).await;
+    let before = page.picture().await;
+    assert!(before.contains("data-frame") && before.contains("data-watch"), "{before}");
+    page.press_all(&[key(Key::End), key(Key::Home)]).await;
+    assert!(page.picture().await != before);
+    page.press_all(&forward).await;
+    assert!(page.picture().await == before, "another picture after the way back and forth");
+    page.press_all(&[key(Key::Left), key(Key::Left), key(Key::Right), key(Key::Right)]).await;
+    assert!(page.picture().await == before, "another picture after two steps back and on");
+}
+
+async fn each_fault_is_clicked(page: &Page) {
+    let script = "#servers+3;session+4s;run+20s;A:+mutex+5s;B:+wait+500ms,+mutex+3s";
+    page.open(script).await;
+    page.press_all(&[key(Key::Right); 25]).await;
+    let targets = page
+        .eval("return [...document.querySelector('#breaks select').options].map((of) => of.value)")
+        .await;
+    let before =
+        page.text("return document.querySelector('#events').children[12].textContent").await;
+    let mut clicked = 0;
+    for target in targets.as_array().unwrap().iter().filter_map(Value::as_str) {
+        let choose = format!(
+            "const s = document.querySelector('#breaks select'); s.value = {target:?}; s.dispatchEvent(new Event('change'))"
+        );
+        page.eval(&choose).await;
+        for at in 0..page.count("#breaks button").await {
+            let click = format!(
+                "document.body.dataset.ready = 'no'; document.querySelectorAll('#breaks button')[{at}].click()"
+            );
+            page.eval(&click).await;
+            until(&page.client, "return document.body.dataset.ready !== 'no'").await;
+            assert_eq!(page.error().await, "", "{target}: {at}");
+            let faults = "return document.querySelectorAll('#stage [data-fault]').length + [...document.querySelectorAll('#events button')].filter((of) => of.textContent.includes('Fault:')).length";
+            assert!(page.eval(faults).await.as_u64().unwrap() > 0, "{target}: {at}");
+            assert_eq!(
+                page.text("return document.querySelector('#events').children[12].textContent")
+                    .await,
+                before
+            );
+            clicked += 1;
+            page.press('u').await;
+            until(&page.client, "return document.body.dataset.ready === 'yes' && document.getElementById('undo').disabled").await;
+        }
+    }
+    assert!(clicked > 25, "{clicked}");
+    // This message, by its arrow.
+    page.eval("document.querySelector('#stage [data-frame]:last-of-type').dispatchEvent(new Event('click'))").await;
+    let sent = page.text("return document.querySelector('#inspector .line').textContent").await;
+    page.press('d').await;
+    until(&page.client, "return document.getElementById('script').value.includes('drop ')").await;
+    until(&page.client, "return document.body.dataset.ready === 'yes'").await;
+    page.press(key(Key::End)).await;
+    let lost = "return [...document.querySelectorAll('#events button')].filter((of) => of.textContent.includes('does not arrive')).length";
+    assert!(page.eval(lost).await.as_u64().unwrap() > 0, "{sent}");
+}
+
+async fn a_link_gives_the_same_run(page: &Page) {
+    page.open("#lesson=herd").await;
+    page.press_all(&[key(Key::Right); 20]).await;
+    page.eval("document.querySelector('#breaks button').click()").await;
+    until(
+        &page.client,
+        "return location.hash.includes('cut') && document.body.dataset.ready === 'yes'",
+    )
+    .await;
+    page.press(key(Key::End)).await;
+    let (before, link) = (page.picture().await, page.text("return location.hash").await);
+    page.open(&link).await;
+    page.press(key(Key::End)).await;
+    let after = page.picture().await;
+    assert!(after == before, "{link} gives another run");
+    let exported = "let text = ''; const make = URL.createObjectURL; URL.createObjectURL = (blob) => { window.saved = blob; return make(blob) }; \
+                    document.getElementById('svg').click(); URL.createObjectURL = make; return window.saved.size";
+    assert!(page.eval(exported).await.as_u64().unwrap() > 10_000);
+    page.client.back().await.unwrap();
+}
+
+async fn a_broken_link_is_a_message(page: &Page) {
+    for (link, expected) in [
+        ("#A:+dance+5s", "`dance` is no step"),
+        ("#%3Cimg%20src=x%20onerror=%22window.ran=1%22%3E", "is no line of a script"),
+        ("#A:+mutex+5s;at+1s+explode", "is no fault"),
+        ("#%E0%A4%A", "is no line of a script"),
+    ] {
+        page.open(link).await;
+        let error = page.error().await;
+        assert!(error.contains(expected), "{link}: {error}");
+        assert_eq!(page.eval("return window.ran === undefined && document.querySelectorAll('#error *').length === 0").await, true);
+    }
+    let huge = format!("#A:+mutex+5s;{}", "%23+x;".repeat(3_000));
+    page.open(&huge).await;
+    assert!(page.error().await.contains("longer than"), "{}", page.error().await);
+}
+
+async fn the_keyboard_is_enough(page: &Page) {
+    page.open("#lesson=lost-create-guid").await;
+    // From the top of the page to the player by the tabulator.
+    for _ in 0..40 {
+        page.press(key(Key::Tab)).await;
+        if page.text("return document.activeElement.id").await == "play" {
+            break;
+        }
+    }
+    assert_eq!(page.text("return document.activeElement.id").await, "play");
+    page.press_all(&[key(Key::Right); 12]).await;
+    assert!(
+        page.text("return document.getElementById('inspector').textContent")
+            .await
+            .contains("Curator")
+    );
+    page.press('b').await;
+    assert_eq!(page.text("return document.activeElement.closest('section').id").await, "break");
+    page.eval("document.activeElement.blur()").await;
+    page.press('n').await;
+    until(&page.client, "return location.hash === '#lesson=lost-twice'").await;
+    page.press('?').await;
+    assert_eq!(page.eval("return document.getElementById('keys').open").await, true);
+    page.press(key(Key::Escape)).await;
+    // The list has what the stage shows.
+    assert!(page.count("#events li:not([hidden]) button").await > 20);
+    let before = page.text("return getComputedStyle(document.body).backgroundColor").await;
+    page.eval("document.getElementById('theme').click()").await;
+    assert!(page.text("return getComputedStyle(document.body).backgroundColor").await != before);
+}
+
+async fn only_what_is_in_view_is_drawn(page: &Page) {
+    let clients: String =
+        ('A'..='P').map(|name| format!("{name}:+naive+500ms,+naive+500ms,+naive+500ms;")).collect();
+    page.open(&format!("#run+60s;{clients}")).await;
+    page.press(key(Key::End)).await;
+    let all = page.count("#events li").await;
+    let drawn = page.count("#stage [data-frame]").await;
+    assert!(all > 1_000 && drawn * 4 < all, "{drawn} of {all}");
+    let took = page.eval("const from = performance.now(); for (let at = 0; at < 30; at++) { document.getElementById('slider').value = at * 100; document.getElementById('slider').oninput(); } return (performance.now() - from) / 30").await;
+    println!("{all} events: {took} ms for a picture");
+}
+
+async fn a_phone_in_landscape_has_no_overflow(page: &Page) {
+    page.client.set_window_size(844, 390).await.unwrap();
+    page.open("#lesson=sequential").await;
+    page.press(key(Key::End)).await;
+    let fits = "return document.documentElement.scrollWidth <= innerWidth && document.getElementById('play').getBoundingClientRect().right <= innerWidth";
+    assert_eq!(page.eval(fits).await, true);
+    page.keep("phone").await;
+}
