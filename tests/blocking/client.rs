@@ -14,18 +14,11 @@ blocking_on_both_servers! {
     run_closes_the_session_in_every_case
 }
 
-/// A timeout that expires before the awaited event.
-const SHORT: Duration = Duration::from_millis(50);
-
 fn nodes_are_created_read_written_and_deleted(server: Server) {
     let client = server.client();
     let path = server.path("a/b");
-    assert_eq!(
-        client
-            .create(&path, b"1", CreateOptions::new(CreateMode::Persistent).with_parents())
-            .unwrap(),
-        path
-    );
+    let options = CreateOptions::new(CreateMode::Persistent).with_parents();
+    assert_eq!(client.create(&path, b"1", options).unwrap(), path);
     let node = client.get_data(&path).unwrap();
     assert_eq!((&node.data[..], node.stat.version), (&b"1"[..], 0));
     assert_eq!(client.set_data(&path, b"2", Some(0)).unwrap().version, 1);
@@ -33,10 +26,8 @@ fn nodes_are_created_read_written_and_deleted(server: Server) {
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::BadVersion, Outcome::NotApplied));
     assert_eq!(client.exists(&path).unwrap().map(|stat| stat.version), Some(1));
     assert_eq!(client.get_children(&server.path("a")).unwrap().to_vec(), ["b"]);
-    assert_eq!(
-        client.create_or_set(&path, b"4", CreateMode::Persistent).unwrap().map(|stat| stat.version),
-        Some(2)
-    );
+    let set = client.create_or_set(&path, b"4", CreateMode::Persistent).unwrap();
+    assert_eq!(set.map(|stat| stat.version), Some(2));
     let made = client.create(&format!("{path}/"), b"", CreateMode::EphemeralSequential);
     assert_eq!(made.unwrap(), format!("{path}/0000000000"));
     client.sync(&path).unwrap();
@@ -136,10 +127,9 @@ fn run_closes_the_session_in_every_case(server: Server) {
     let observer = server.client();
     let path = server.path("ephemeral");
     observer.ensure_path(&server.fixture.path, CreateMode::Persistent).unwrap();
-    let length = server
-        .client()
-        .run(|client| client.create(&path, b"", CreateMode::Ephemeral).unwrap().len());
-    assert_eq!((length, observer.exists(&path).unwrap()), (path.len(), None));
+    let create = |client: Client| client.create(&path, b"", CreateMode::Ephemeral).unwrap();
+    assert_eq!(server.client().run(create), path);
+    assert_eq!(observer.exists(&path).unwrap(), None);
 
     let client = server.client();
     let kept = client.clone();

@@ -36,12 +36,8 @@ fn handles_that_outlive_their_client_are_harmless(server: Server) {
     // The background tasks have given up their deletes.
     eventually_blocking("no client", || weak.upgrade().is_none().then_some(()));
     let other = InterProcessMutex::new(&server.client(), &server.path("mutex")).unwrap();
-    other
-        .acquire_timeout(DEADLINE)
-        .unwrap()
-        .expect("the lock of the closed session")
-        .release()
-        .unwrap();
+    let guard = other.acquire_timeout(DEADLINE).unwrap();
+    guard.expect("the lock of the closed session").release().unwrap();
 }
 
 fn the_last_drop_closes_the_session(server: Server) {
@@ -70,89 +66,58 @@ fn the_last_drop_closes_the_session(server: Server) {
 // thread, or as the last of their client.
 #[test]
 fn every_recipe_may_be_the_last_of_its_client() {
-    type Make = Box<dyn Fn(&Client) -> Box<dyn Any>>;
+    type Last = Box<dyn Any>;
     let server = Server::embedded();
-    let kinds: Vec<(&str, Make)> = vec![
-        ("client", Box::new(|client| Box::new(client.clone()))),
-        ("receiver", Box::new(|client| Box::new(client.wrap(client.state())))),
-        (
-            "watcher",
-            Box::new(|client| Box::new(client.add_watch("/", AddWatchMode::Persistent).unwrap())),
-        ),
-        (
-            "guard",
-            Box::new(|client| {
-                Box::new(InterProcessMutex::new(client, "/mutex").unwrap().acquire().unwrap())
-            }),
-        ),
-        (
-            "guard with a watch",
-            Box::new(|client| {
-                let guard = InterProcessMutex::new(client, "/mutex").unwrap().acquire().unwrap();
-                assert!(!guard.cancellation_token().is_cancelled());
-                Box::new(guard)
-            }),
-        ),
-        (
-            "semaphore",
-            Box::new(|client| {
-                let count = wait(|| SharedCount::start(client, "/count", 1)).unwrap();
-                let semaphore =
-                    docent::InterProcessSemaphoreV2::with_count(client, "/semaphore", &count);
-                let semaphore: InterProcessSemaphoreV2 = client.wrap(semaphore.unwrap());
-                Box::new(semaphore.acquire().unwrap())
-            }),
-        ),
-        (
-            "latch",
-            Box::new(|client| {
-                let latch = LeaderLatch::start(client, "/election", "id").unwrap();
-                latch.leadership().unwrap();
-                Box::new(latch)
-            }),
-        ),
-        (
-            "member",
-            Box::new(|client| {
-                let member = GroupMember::join(client, "/group", "id", "").unwrap();
-                wait(|| member.joined()).unwrap();
-                Box::new(client.wrap((member.view(), member)))
-            }),
-        ),
-        (
-            "cache",
-            Box::new(|client| {
-                let (cache, events) =
-                    CuratorCache::start_with_events(client, "/", CacheOptions::default()).unwrap();
-                wait(|| cache.initialized()).unwrap();
-                Box::new(client.wrap((cache, events)))
-            }),
-        ),
-        (
-            "discovery",
-            Box::new(|client| {
-                let discovery = ServiceDiscovery::new(client, "/services").unwrap();
-                wait(|| discovery.register(ServiceInstance::new("web", "id"))).unwrap();
-                Box::new(client.wrap((discovery.events("web", "id"), discovery)))
-            }),
-        ),
-        (
-            "provider",
-            Box::new(|client| {
-                let discovery = ServiceDiscovery::new(client, "/services").unwrap();
-                let provider = discovery.service_provider("web").unwrap();
-                wait(|| provider.initialized()).unwrap();
-                Box::new(client.wrap((provider.cache().events(), provider)))
-            }),
-        ),
-        (
-            "barrier",
-            Box::new(|client| {
-                let mut barrier = DistributedDoubleBarrier::new(client, "/barrier", 1).unwrap();
-                wait(|| barrier.enter()).unwrap();
-                Box::new(client.wrap(barrier))
-            }),
-        ),
+    let mutex = |client: &Client| InterProcessMutex::new(client, "/mutex").unwrap();
+    let discovery = |client: &Client| ServiceDiscovery::new(client, "/services").unwrap();
+    let kinds: [(&str, &dyn Fn(&Client) -> Last); 12] = [
+        ("client", &|client| Box::new(client.clone())),
+        ("receiver", &|client| Box::new(client.wrap(client.state()))),
+        ("watcher", &|client| Box::new(client.add_watch("/", AddWatchMode::Persistent).unwrap())),
+        ("guard", &|client| Box::new(mutex(client).acquire().unwrap())),
+        ("guard with a watch", &|client| {
+            let guard = mutex(client).acquire().unwrap();
+            assert!(!guard.cancellation_token().is_cancelled());
+            Box::new(guard)
+        }),
+        ("semaphore", &|client| {
+            let count = wait(|| SharedCount::start(client, "/count", 1)).unwrap();
+            let semaphore =
+                docent::InterProcessSemaphoreV2::with_count(client, "/semaphore", &count);
+            let semaphore: InterProcessSemaphoreV2 = client.wrap(semaphore.unwrap());
+            Box::new(semaphore.acquire().unwrap())
+        }),
+        ("latch", &|client| {
+            let latch = LeaderLatch::start(client, "/election", "id").unwrap();
+            latch.leadership().unwrap();
+            Box::new(latch)
+        }),
+        ("member", &|client| {
+            let member = GroupMember::join(client, "/group", "id", "").unwrap();
+            wait(|| member.joined()).unwrap();
+            Box::new(client.wrap((member.view(), member)))
+        }),
+        ("cache", &|client| {
+            let (cache, events) =
+                CuratorCache::start_with_events(client, "/", CacheOptions::default()).unwrap();
+            wait(|| cache.initialized()).unwrap();
+            Box::new(client.wrap((cache, events)))
+        }),
+        ("discovery", &|client| {
+            let discovery = discovery(client);
+            wait(|| discovery.register(ServiceInstance::new("web", "id"))).unwrap();
+            Box::new(client.wrap((discovery.events("web", "id"), discovery)))
+        }),
+        ("provider", &|client| {
+            let provider = discovery(client).service_provider("web").unwrap();
+            wait(|| provider.initialized()).unwrap();
+            Box::new(client.wrap((provider.cache().events(), provider)))
+        }),
+        ("barrier", &|client| {
+            let mut barrier = DistributedDoubleBarrier::new(client, "/barrier", 1).unwrap();
+            wait(|| barrier.enter()).unwrap();
+            Box::new(client.wrap(barrier))
+        }),
     ];
     for (kind, make) in kinds {
         // The shortest of three: the machine may be busy.

@@ -18,8 +18,6 @@ blocking_on_both_servers! {
     a_strict_hold_is_renewed_while_only_its_guard_is_left
 }
 
-const SHORT: Duration = Duration::from_millis(50);
-
 // Case (Programs without async): a guard is released or dropped on another thread.
 fn a_guard_is_released_and_dropped_on_other_threads(server: Server) {
     fn is_send<T: Send + Sync + 'static>() {}

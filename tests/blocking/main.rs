@@ -24,3 +24,6 @@ use docent::{
 };
 use docent_discovery::{ServiceDiscovery, ServiceInstance};
 use std::{future::Future, thread, time::Duration};
+
+/// A timeout that expires before the awaited event.
+const SHORT: Duration = Duration::from_millis(50);

@@ -15,8 +15,6 @@ blocking_on_both_servers! {
     a_cache_has_events
 }
 
-const SHORT: Duration = Duration::from_millis(50);
-
 fn a_latch_leads_after_the_one_before_it(server: Server) {
     let client = server.client();
     let path = server.path("election");
@@ -85,26 +83,18 @@ fn numbers_are_counted_by_threads(server: Server) {
 fn a_cache_has_events(server: Server) {
     let client = server.client();
     let path = server.path("cached");
-    client
-        .create(
-            &format!("{path}/a"),
-            b"1",
-            CreateOptions::new(CreateMode::Persistent).with_parents(),
-        )
-        .unwrap();
+    let options = CreateOptions::new(CreateMode::Persistent).with_parents();
+    client.create(&format!("{path}/a"), b"1", options).unwrap();
     let (cache, events) =
         CuratorCache::start_with_events(&client, &path, CacheOptions::default()).unwrap();
     let mut events = client.wrap(events);
     assert!(wait_timeout(DEADLINE, || cache.initialized()).unwrap().is_some());
-    assert!(
-        events.by_ref().any(|event| matches!(event.unwrap(), CacheEvent::Initialized { len: 2 }))
-    );
+    let mut all = events.by_ref().map(Result::unwrap);
+    assert!(all.any(|event| matches!(event, CacheEvent::Initialized { len: 2 })));
     server.client().set_data(&format!("{path}/a"), b"2", None).unwrap();
     let event = events.next_timeout(DEADLINE).unwrap().unwrap();
-    assert!(
-        matches!(&event, CacheEvent::Changed { new, .. } if new.data().unwrap() == "2"),
-        "{event:?}"
-    );
+    let CacheEvent::Changed { new, .. } = &event else { panic!("{event:?}") };
+    assert_eq!(new.data().unwrap(), "2");
     // A thread that waits is woken by the close.
     let reader = thread::spawn(move || events.map(Result::unwrap).count());
     wait(async || {

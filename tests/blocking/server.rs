@@ -67,7 +67,7 @@ impl Server {
 
     /// The embedded server.
     pub(crate) fn server(&self) -> &docent_testing::TestingServer {
-        self.fixture.embedded.as_ref().unwrap()
+        self.fixture.testing_server()
     }
 }
 

@@ -3,7 +3,6 @@
 //! Java name above them.
 
 use super::*;
-use crate::support::{has_watches, within_deadline};
 
 on_both_servers! {
     a_filter_leaves_out_nodes_and_their_descendants
@@ -18,8 +17,8 @@ on_both_servers! {
 #[tokio::test]
 async fn older_servers_have_the_same_events() {
     for version in [Version::V3_4, Version::V3_6, Version::V3_8] {
-        a_filter_leaves_out_nodes_and_their_descendants(crate::of_version(version).await).await;
-        own_writes_become_events(crate::of_version(version).await).await;
+        a_filter_leaves_out_nodes_and_their_descendants(Fixture::of_version(version).await).await;
+        own_writes_become_events(Fixture::of_version(version).await).await;
     }
 }
 
@@ -66,7 +65,7 @@ async fn a_slow_reader_receives_a_snapshot_and_delays_nothing(fixture: Fixture) 
     let (a, _tap) = fixture.client("A").await;
     let options = CacheOptions::default().with_max_events(4);
     let (cache, mut slow) = CuratorCache::start_with_events(&a, &path, options).unwrap();
-    within_deadline("the load", cache.initialized()).await.unwrap();
+    initialized(&cache).await;
     let mut fast = cache.events();
     for n in 0..20 {
         make(&observer, &format!("{path}/a/n{n:02}"), "").await;
@@ -86,7 +85,7 @@ async fn a_snapshot_and_its_events_fit(fixture: Fixture) {
     let (observer, path) = populated(&fixture).await;
     let (a, _tap) = fixture.client("A").await;
     let cache = CuratorCache::start(&a, &path).unwrap();
-    within_deadline("the load", cache.initialized()).await.unwrap();
+    initialized(&cache).await;
     for n in 0..20 {
         drop(observer.set_data(&path, n.to_string().as_bytes(), None));
     }
@@ -106,7 +105,7 @@ async fn a_dropped_cache_removes_its_watch(fixture: Fixture) {
     let (_observer, path) = populated(&fixture).await;
     let (a, _tap) = fixture.client("A").await;
     let cache = CuratorCache::start(&a, &path).unwrap();
-    within_deadline("the load", cache.initialized()).await.unwrap();
+    initialized(&cache).await;
     assert_eq!(a.metrics().watches, 1);
     drop(cache);
     has_watches(&a, 0).await;

@@ -1,10 +1,10 @@
 //! Lost replies, limits, refusals: the faults that leave Curator's cache incomplete.
 
 use docent::Config;
-use docent_testing::{fault::Fault, tap::Record};
+use docent_testing::fault::Fault;
 
 use super::*;
-use crate::support::{DEADLINE, eventually, in_process, pending_and_watches, within_deadline};
+use crate::support::{DEADLINE, fixture::request, in_process, pending_and_watches};
 
 on_both_servers! {
     a_lost_read_is_repeated_before_the_cache_is_initialized
@@ -28,10 +28,6 @@ async fn populated(fixture: &Fixture) -> (Client, String) {
         observer.create(&child, b"", CreateMode::Persistent).await.unwrap();
     }
     (observer, path)
-}
-
-async fn initialized(cache: &CuratorCache) {
-    within_deadline("the load", cache.initialized()).await.unwrap();
 }
 
 /// C2.
@@ -63,15 +59,14 @@ async fn the_reads_in_flight_are_limited(fixture: Fixture) {
     }
     assert_eq!(most, 3);
     // The second round reads each node once, and lists no children.
-    assert_eq!(count(&fixture, "A", before, OpCode::GetData), 2 * (CHILDREN + 1));
-    assert_eq!(count(&fixture, "A", before, OpCode::GetChildren2), CHILDREN + 1);
+    assert_eq!(fixture.requests(before, OpCode::GetData), 2 * (CHILDREN + 1));
+    assert_eq!(fixture.requests(before, OpCode::GetChildren2), CHILDREN + 1);
 }
 
 async fn a_limit_of_the_client_delays_the_load(fixture: Fixture) {
     let (_observer, path) = populated(&fixture).await;
-    let tap = fixture.tap.client("A").await.unwrap();
-    let config = Config::new(&tap.connect_string()).unwrap().with_max_requests(4);
-    let a = config.connect().await.unwrap();
+    let limit = |config: Config| config.with_max_requests(4);
+    let (a, _tap) = fixture.client_with("A", limit).await;
     let cache = CuratorCache::start(&a, &path).unwrap();
     initialized(&cache).await;
     assert_eq!((cache.len(), cache.failures().len()), (CHILDREN + 1, 0));
@@ -80,9 +75,8 @@ async fn a_limit_of_the_client_delays_the_load(fixture: Fixture) {
 /// C5: Curator repeats the listing four times, each time the client loses its connection, and the cache stays empty.
 async fn a_listing_over_the_packet_limit_is_reported_once(fixture: Fixture) {
     let (observer, path) = populated(&fixture).await;
-    let tap = fixture.tap.client("A").await.unwrap();
-    let config = Config::new(&tap.connect_string()).unwrap().with_max_reply_bytes(220);
-    let a = config.connect().await.unwrap();
+    let limit = |config: Config| config.with_max_reply_bytes(220);
+    let (a, tap) = fixture.client_with("A", limit).await;
     let options = CacheOptions::default();
     let (cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
     let wanted = ["created  0 ", "failed  ReplyTooLarge", "initialized 1"];
@@ -100,13 +94,8 @@ async fn a_listing_over_the_packet_limit_is_reported_once(fixture: Fixture) {
 
 /// The nodes `a`, `a/b`, `a/b/c` and `a/b/c/d`.
 async fn nested(fixture: &Fixture) -> (Client, String) {
-    let observer = fixture.observer().await;
-    fixture.create_path(&observer).await;
-    let path = fixture.path.clone();
-    for below in ["a", "a/b", "a/b/c", "a/b/c/d"] {
-        let child = format!("{path}/{below}");
-        observer.create(&child, b"", CreateMode::Persistent).await.unwrap();
-    }
+    let (observer, path) = (fixture.observer().await, fixture.path.clone());
+    observer.ensure_path(&format!("{path}/a/b/c/d"), CreateMode::Persistent).await.unwrap();
     (observer, path)
 }
 
@@ -117,11 +106,10 @@ async fn a_node_is_reported_after_its_parent(fixture: Fixture) {
     let (observer, path) = nested(&fixture).await;
     let (a, _tap) = fixture.client("A").await;
     fixture.tap.inject(Fault::delay_reply(OpCode::GetData, ms(500)).of("A"));
-    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    let mut records = fixture.tap.subscribe();
     let (_cache, mut events) =
         CuratorCache::start_with_events(&a, &path, CacheOptions::default()).unwrap();
-    let is_read = |r: &Record| &*r.client == "A" && r.is_request(OpCode::GetData);
-    records.until(DEADLINE, is_read).await.unwrap();
+    records.until(DEADLINE, request("A", OpCode::GetData)).await.unwrap();
     observer.set_data(&format!("{path}/a/b"), b"x", None).await.unwrap();
     let wanted = ["created  0 ", "created /a 0 ", "created /a/b 1 x", "created /a/b/c 0 "];
     expect(&mut events, &path, &wanted).await;
@@ -135,11 +123,11 @@ async fn the_first_load_includes_the_reads_that_an_event_has_caused(fixture: Fix
     let (observer, path) = nested(&fixture).await;
     let (a, _tap) = fixture.client("A").await;
     fixture.tap.inject(Fault::delay_reply(OpCode::GetData, ms(500)).of("A").nth(2));
-    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    let mut records = fixture.tap.subscribe();
     let cache = CuratorCache::start(&a, &path).unwrap();
-    let is_read = |r: &Record| &*r.client == "A" && r.is_request(OpCode::GetData);
-    records.until(DEADLINE, is_read).await.unwrap();
-    records.until(DEADLINE, is_read).await.unwrap();
+    for _ in ["the first read", "the second"] {
+        records.until(DEADLINE, request("A", OpCode::GetData)).await.unwrap();
+    }
     observer.set_data(&format!("{path}/a/b"), b"x", None).await.unwrap();
     initialized(&cache).await;
     assert_eq!(list(&cache, &path).len(), 5, "{:?}", list(&cache, &path));
@@ -171,12 +159,8 @@ async fn changes_that_were_read_already_cause_no_read() {
     fixture.tap.inject(Fault::delay_request(OpCode::GetData, DEADLINE).of("A"));
     let options = CacheOptions::single_node();
     let (_cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
-    let arrives = async |wanted: fn(&Record) -> bool| {
-        let mut records = fixture.tap.subscribe_from(before);
-        records.until(DEADLINE, |r| &*r.client == "A" && wanted(r)).await.unwrap();
-    };
-    arrives(|r| r.is_request(OpCode::GetData)).await;
-    arrives(|r| r.is_reply(OpCode::AddWatch)).await;
+    fixture.tap.wait_for(DEADLINE, request("A", OpCode::GetData)).await.unwrap();
+    fixture.wait_for_reply("A", OpCode::AddWatch).await;
     observer.set_data(&path, b"two", None).await.unwrap();
     fixture.tap.end_delays();
     expect_all(&mut events, &path, &["created  1 two"], "initialized 1").await;
@@ -196,10 +180,10 @@ async fn throttled_reads_are_repeated() {
     let (mut events, before) = (cache.events(), fixture.tap.len());
     fixture.tap.inject(Fault::delay_request(OpCode::GetData, DEADLINE).of("A"));
     observer.set_data(&path, b"two", None).await.unwrap();
-    let reads = |r: &Record| &*r.client == "A" && r.is_request(OpCode::GetData);
-    fixture.tap.subscribe_from(before).until(DEADLINE, reads).await.unwrap();
+    let mut records = fixture.tap.subscribe_from(before);
+    records.until(DEADLINE, request("A", OpCode::GetData)).await.unwrap();
     // The delayed read, and the next one.
-    fixture.embedded.as_ref().unwrap().throttle(2);
+    fixture.testing_server().throttle(2);
     fixture.tap.end_delays();
     expect(&mut events, &path, &["changed  1 two was 0 "]).await;
     assert_eq!(fixture.sent("A", before), [OpCode::GetData; 3]);
@@ -210,7 +194,7 @@ async fn throttled_reads_are_repeated() {
 // not stale, before it had repeated a read that an event had caused and the connection had lost.
 #[tokio::test]
 async fn one_shot_watches_resync_with_the_reads_that_were_lost() {
-    let fixture = crate::of_version(docent_testing::server::Version::V3_4).await;
+    let fixture = Fixture::of_version(Version::V3_4).await;
     let observer = fixture.observer().await;
     fixture.create_path(&observer).await;
     let (a, _tap) = fixture.client("A").await;
@@ -232,8 +216,7 @@ async fn one_shot_watches_resync_with_the_reads_that_were_lost() {
 // overloaded server was asked ten times a second.
 #[tokio::test(start_paused = true)]
 async fn reads_are_repeated_with_growing_pauses() {
-    let server = docent_testing::TestingServer::start().await.unwrap();
-    let server = std::sync::Arc::new(server);
+    let server = Arc::new(TestingServer::start().await.unwrap());
     let client = in_process::client(&server).await;
     let mut path = String::new();
     for _ in 0..40 {
@@ -324,7 +307,7 @@ async fn events_with_the_path_of_the_watch_are_noticed_once_in_a_session() {
     writer.delete("/r/rec", None).await.unwrap();
     expect_all(&mut events, "/r", &["stale", "deleted /rec 0 A"], "resynced 2").await;
     // From here on, one-shot watches.
-    assert!(client.session().is_some_and(|lease| lease.lacks(docent::OpCode::AddWatch)));
+    assert!(client.session().is_some_and(|lease| lease.lacks(OpCode::AddWatch)));
     make("/r/n", "N").await;
     expect(&mut events, "/r", &["created /n 0 N"]).await;
     writer.set_data("/r/n", b"N2", None).await.unwrap();

@@ -1,18 +1,14 @@
 //! Caches that begin with nodes of an earlier one: of a wider cache, or of a server that is ahead.
 
-use docent_testing::{TestingCluster, server};
+use docent_testing::TestingCluster;
 
 use super::*;
-use crate::support::{eventually, within_deadline};
+use crate::support::ensemble::{client_of, leader_and_follower};
 
 async fn create(client: &Client, paths: &[&str], data: &[u8]) {
     for path in paths {
         client.create(path, data, CreateMode::Persistent).await.unwrap();
     }
-}
-
-async fn initialized(cache: &CuratorCache) {
-    within_deadline("the load", cache.initialized()).await.unwrap();
 }
 
 async fn snapshot(client: &Client, path: &str) -> Vec<CachedNode> {
@@ -88,10 +84,9 @@ async fn nodes_of_an_ensemble_that_was_restored_are_replaced() {
     let wanted = [" 0 old", "/gone 0 old", "/gone/below 0 old", "/same 0 old"];
     assert_eq!(list(&cache, "/r"), wanted);
     // The cache does not read in a loop until the server is ahead, which it never is.
-    let reads = count(&restored, "A", since, OpCode::GetData)
-        + count(&restored, "A", since, OpCode::GetChildren2)
-        + count(&restored, "A", since, OpCode::Multi);
-    assert!(reads < 30, "{reads}");
+    let reads = [OpCode::GetData, OpCode::GetChildren2, OpCode::Multi]
+        .map(|op| restored.requests(since, op));
+    assert!(reads.iter().sum::<usize>() < 30, "{reads:?}");
     client.set_data("/r/same", b"2", None).await.unwrap();
     eventually("the change", async || {
         cache.get("/r/same").filter(|node| node.stat().version == 1).map(drop)
@@ -102,12 +97,10 @@ async fn nodes_of_an_ensemble_that_was_restored_are_replaced() {
 /// A lagging server does not bring old nodes back, and is not read in a loop.
 #[tokio::test]
 async fn a_server_behind_the_initial_nodes_is_waited_for() {
-    let config = server::Config { servers: 3, ..server::Config::default() };
-    let cluster = TestingCluster::start_with(config).await.unwrap();
-    let leader = cluster.leader().unwrap();
-    let lagging = (leader + 1) % 3;
-    let fixture = Fixture::on(cluster.addr(lagging).unwrap().to_string(), None).await;
-    let writer = Client::connect(&cluster.addr(leader).unwrap().to_string()).await.unwrap();
+    let cluster = TestingCluster::start(3).await.unwrap();
+    let (leader, lagging) = leader_and_follower(&cluster);
+    let fixture = Fixture::of_member(&cluster, lagging).await;
+    let writer = client_of(&cluster, leader).await;
     create(&writer, &["/r", "/r/a", "/r/b"], b"old").await;
     let (client, _tap) = fixture.client("A").await;
     client.sync("/r").await.unwrap();
@@ -120,21 +113,17 @@ async fn a_server_behind_the_initial_nodes_is_waited_for() {
     let since = fixture.tap.len();
     let options = CacheOptions::default().with_initial_nodes(nodes);
     let (cache, mut events) = CuratorCache::start_with_events(&client, "/r", options).unwrap();
-    eventually("the write", async || {
-        (count(&fixture, "A", since, OpCode::Multi) > 0).then_some(())
-    })
-    .await;
+    let writes = async || (fixture.requests(since, OpCode::Multi) > 0).then_some(());
+    eventually("the write", writes).await;
     let wanted = [" 0 old", "/a 1 new", "/b 0 new"];
-    assert_eq!(
-        (list(&cache, "/r"), cache.is_initialized()),
-        (wanted.map(str::to_owned).into(), false)
-    );
+    assert_eq!(list(&cache, "/r"), wanted);
+    assert!(!cache.is_initialized());
     cluster.set_lag(lagging, false);
     initialized(&cache).await;
     assert_eq!(list(&cache, "/r"), wanted);
     let first = within_deadline("an event", events.next()).await;
     assert!(matches!(first, Some(CacheEvent::Initialized { len: 3 })), "{first:?}");
-    let reads = count(&fixture, "A", since, OpCode::GetData);
+    let reads = fixture.requests(since, OpCode::GetData);
     assert!(reads < 30, "{reads}");
 }
 

@@ -18,25 +18,24 @@ use docent_testing::{
     server::{self, Version},
 };
 use std::{sync::Arc, time::Duration};
-use support::{fixture::Fixture, ms, within_deadline};
-
-/// An embedded server of a version, behind a tap.
-async fn of_version(version: Version) -> Fixture {
-    let server = TestingServer::start_with(server::Config { version, ..Default::default() });
-    let server = server.await.unwrap();
-    Fixture::on(server.connect_string(), Some(server)).await
-}
+use support::{eventually, fixture::Fixture, has_watches, ms, within_deadline};
 
 async fn next(events: &mut Events<CacheEvent>) -> CacheEvent {
     within_deadline("an event", events.next()).await.expect("the cache is open")
 }
 
+async fn initialized(cache: &CuratorCache) {
+    within_deadline("the load", cache.initialized()).await.unwrap();
+}
+
+/// A node as text: its version and data.
+fn value(node: &CachedNode) -> String {
+    let data = node.data().map_or_else(|| "-".into(), |data| String::from_utf8_lossy(data));
+    format!("{} {data}", node.stat().version)
+}
+
 /// An event as text: its kind, the path below `root`, the version and the data.
 fn short(event: &CacheEvent, root: &str) -> String {
-    let value = |node: &CachedNode| {
-        let data = node.data().map_or_else(|| "-".into(), |data| String::from_utf8_lossy(data));
-        format!("{} {data}", node.stat().version)
-    };
     let node =
         |node: &CachedNode| format!("{} {}", node.path().strip_prefix(root).unwrap(), value(node));
     match event {
@@ -78,15 +77,7 @@ async fn expect_all(events: &mut Events<CacheEvent>, root: &str, wanted: &[&str]
 
 /// `path version data` of all nodes.
 fn list(cache: &CuratorCache, root: &str) -> Vec<String> {
-    let text = |node: &CachedNode| {
-        let below = node.path().strip_prefix(root).unwrap().to_owned();
-        let data = node.data().map_or_else(|| "-".into(), |data| String::from_utf8_lossy(data));
-        format!("{below} {} {data}", node.stat().version)
-    };
+    let text =
+        |node: &CachedNode| format!("{} {}", node.path().strip_prefix(root).unwrap(), value(node));
     cache.snapshot().iter().map(text).collect()
-}
-
-/// The number of requests of one operation.
-fn count(fixture: &Fixture, label: &str, before: u64, op: OpCode) -> usize {
-    fixture.sent(label, before).into_iter().filter(|sent| *sent == op).count()
 }

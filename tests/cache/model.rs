@@ -5,10 +5,7 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, HashSet};
 
 use super::*;
-use crate::support::{
-    in_process::{client, config},
-    within_deadline,
-};
+use crate::support::in_process::{client, config};
 
 struct Random(u64);
 
@@ -173,7 +170,7 @@ async fn scenario(seed: u64) {
         }
     }
     writer.sync("/").await.unwrap();
-    within_deadline("the first load", cache.initialized()).await.unwrap();
+    initialized(&cache).await;
     let mut wanted = Vec::new();
     tree(&server, "/r", depth, &mut wanted);
     wanted.sort();

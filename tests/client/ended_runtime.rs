@@ -70,8 +70,7 @@ fn the_end_of_a_runtime_of_several_threads_closes_the_session() {
 #[test]
 fn the_end_of_a_runtime_of_several_threads_closes_the_session_over_tls() {
     let servers = runtime(1);
-    let authority = Authority::named("tests of docent");
-    let server = servers.block_on(embedded(&authority, certificate_of));
+    let (authority, server) = servers.block_on(embedded());
     let tls = trust(&authority).build().unwrap();
     run(&Config::new(&server.connect_string()).unwrap().with_transport(tls));
 }

@@ -8,12 +8,7 @@ use super::*;
 const KEEPERS: [Version; 4] =
     [Version::Keeper24, Version::Keeper26_1, Version::Keeper26, Version::Keeper26_6];
 
-async fn fixture(version: Version) -> Fixture {
-    let config = server::Config { version, ..Default::default() };
-    let server = TestingServer::start_with(config).await.unwrap();
-    Fixture::on(server.connect_string(), Some(server)).await
-}
-
+/// `None` between two sessions.
 fn session_id(client: &Client) -> Option<i64> {
     client.session().map(|lease| lease.session_id())
 }
@@ -22,7 +17,7 @@ fn session_id(client: &Client) -> Option<i64> {
 #[tokio::test]
 async fn a_session_that_a_keeper_replaces_is_lost() {
     for version in KEEPERS {
-        let fixture = fixture(version).await;
+        let fixture = Fixture::of_version(version).await;
         let (client, tap) = fixture.client("A").await;
         let before = session_id(&client);
         let lease = client.session().unwrap();
@@ -42,7 +37,7 @@ async fn a_session_that_a_keeper_replaces_is_lost() {
 // each try cost the session, and what it had shown.
 #[tokio::test]
 async fn a_lock_is_acquired_on_a_keeper_without_create2() {
-    let fixture = fixture(Version::Keeper24).await;
+    let fixture = Fixture::of_version(Version::Keeper24).await;
     let (client, _tap) = fixture.client("A").await;
     let mutex = InterProcessMutex::new(&client, "/locks/a").unwrap();
     let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
@@ -66,7 +61,7 @@ async fn a_lock_is_acquired_on_a_keeper_without_create2() {
 /// ClickHouse#108908.
 #[tokio::test]
 async fn the_parents_of_a_lock_are_containers_on_a_keeper_that_has_them() {
-    let fixture = fixture(Version::Keeper26_6).await;
+    let fixture = Fixture::of_version(Version::Keeper26_6).await;
     let (client, _tap) = fixture.client("A").await;
     let mutex = InterProcessMutex::new(&client, "/locks/a").unwrap();
     let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
@@ -84,7 +79,7 @@ async fn the_parents_of_a_lock_are_containers_on_a_keeper_that_has_them() {
 #[tokio::test]
 async fn a_cache_follows_the_nodes_of_a_keeper() {
     for version in KEEPERS {
-        let fixture = fixture(version).await;
+        let fixture = Fixture::of_version(version).await;
         let (client, tap) = fixture.client("A").await;
         let writer = fixture.observer().await;
         for path in ["/r", "/r/a", "/r/a/b"] {
@@ -121,7 +116,7 @@ async fn a_cache_follows_the_nodes_of_a_keeper() {
 #[tokio::test]
 async fn an_operation_that_a_keeper_does_not_know_is_a_lost_connection() {
     for version in KEEPERS {
-        let fixture = fixture(version).await;
+        let fixture = Fixture::of_version(version).await;
         let (client, _tap) = fixture.client("A").await;
         let lost = (ErrorKind::ConnectionLoss, Outcome::Unknown);
         let ttl = Ttl::from_duration(Duration::from_secs(9)).unwrap();
@@ -154,7 +149,7 @@ async fn an_operation_that_a_keeper_does_not_know_is_a_lost_connection() {
 /// The reply to addWatch has no body before ClickHouse#98499, but means success.
 #[tokio::test]
 async fn a_reply_to_add_watch_without_a_body_is_read() {
-    let fixture = fixture(Version::Keeper26_1).await;
+    let fixture = Fixture::of_version(Version::Keeper26_1).await;
     let (client, _tap) = fixture.client("A").await;
     for mode in [AddWatchMode::Persistent, AddWatchMode::PersistentRecursive] {
         let mut watcher = client.add_watch("/a", mode).await.unwrap();

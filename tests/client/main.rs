@@ -21,8 +21,9 @@ use crate::{
         certificates::{Authority, Identity},
         eventually,
         fixture::Fixture,
-        real::{RealServer, real_server, unique_path},
-        within_deadline,
+        passes, reaches,
+        real::{RealServer, real_server, settings, unique_path},
+        session_id, within_deadline,
     },
     tls::{certificate_of, embedded, patient, trust},
 };
@@ -49,4 +50,4 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use xtask::{Settings, TemporaryDirectory};
+use xtask::TemporaryDirectory;

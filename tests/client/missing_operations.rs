@@ -1,15 +1,7 @@
 //! Servers of every version: a missing operation is detected once in a session, refused with the version that it
 //! requires, and replaced where possible.
 
-use docent_testing::tap::{Record, What};
-
 use super::*;
-
-async fn fixture(version: Version) -> Fixture {
-    let config = server::Config { version, ..Default::default() };
-    let server = TestingServer::start_with(config).await.unwrap();
-    Fixture::on(server.connect_string(), Some(server)).await
-}
 
 /// The operations that were added in 3.5 and later, with the version of each.
 const OPERATIONS: [(OpCode, Version, &str); 10] = [
@@ -26,16 +18,11 @@ const OPERATIONS: [(OpCode, Version, &str); 10] = [
 ];
 
 async fn call(client: &Client, op: OpCode) -> Result<(), Error> {
-    let acl = docent::acl::OPEN_ACL_UNSAFE;
     let path = format!("/{op}-");
-    let ttl = CreateMode::PersistentSequentialWithTtl(docent::Ttl::from_millis(60_000).unwrap());
+    let ttl = CreateMode::PersistentSequentialWithTtl(Ttl::from_millis(60_000).unwrap());
     match op {
         OpCode::Create2 => {
-            let mode = CreateMode::PersistentSequential;
-            client
-                .create_with_stat(&path, b"", CreateOptions::new(mode).with_acl(acl))
-                .await
-                .map(drop)
+            client.create_with_stat(&path, b"", CreateMode::PersistentSequential).await.map(drop)
         }
         OpCode::CheckWatches => client.check_watches("/", WatcherType::Data).await,
         OpCode::RemoveWatches => client.remove_watches("/", WatcherType::Data).await,
@@ -54,20 +41,13 @@ async fn call(client: &Client, op: OpCode) -> Result<(), Error> {
     }
 }
 
-/// The number of requests of an operation.
-fn sent(fixture: &Fixture, op: OpCode) -> usize {
-    let is_sent =
-        |record: &&Record| matches!(record.what, What::Request { op: of, .. } if of == op);
-    fixture.tap.trace().iter().filter(is_sent).count()
-}
-
 #[tokio::test]
 async fn a_missing_operation_is_sent_once_to_each_version() {
     for version in Version::ALL {
         for (op, since, requires) in OPERATIONS {
-            let fixture = fixture(version).await;
+            let fixture = Fixture::of_version(version).await;
             let (client, _tap) = fixture.client("A").await;
-            let session = client.session().unwrap().session_id();
+            let session = session_id(&client);
             let context = format!("{op} on {version}");
             for round in 0..3 {
                 let result = within_deadline(&context, call(&client, op)).await;
@@ -83,10 +63,10 @@ async fn a_missing_operation_is_sent_once_to_each_version() {
                 assert!(error.to_string().contains(requires), "{error}");
             }
             let lacks = version < since;
-            assert_eq!(sent(&fixture, op), if lacks { 1 } else { 3 }, "{context}");
+            assert_eq!(fixture.requests(0, op), if lacks { 1 } else { 3 }, "{context}");
             client.exists("/").await.unwrap();
             assert_eq!(client.metrics().connections, 1 + u64::from(lacks), "{context}");
-            assert_eq!(client.session().unwrap().session_id(), session, "{context}");
+            assert_eq!(session_id(&client), session, "{context}");
         }
     }
 }
@@ -94,7 +74,7 @@ async fn a_missing_operation_is_sent_once_to_each_version() {
 /// A dropped or removed watcher leaves its watch on a server that cannot remove it; this costs no connection.
 #[tokio::test]
 async fn watchers_are_dropped_and_removed_without_a_lost_connection_each() {
-    let fixture = fixture(Version::V3_4).await;
+    let fixture = Fixture::of_version(Version::V3_4).await;
     let (client, _tap) = fixture.client("A").await;
     for at in 0..5 {
         let path = format!("/{at}");
@@ -104,6 +84,6 @@ async fn watchers_are_dropped_and_removed_without_a_lost_connection_each() {
     }
     eventually("all replies", async || (client.metrics().pending == 0).then_some(())).await;
     client.exists("/").await.unwrap();
-    assert_eq!(sent(&fixture, OpCode::RemoveWatches), 1);
+    assert_eq!(fixture.requests(0, OpCode::RemoveWatches), 1);
     assert_eq!(client.metrics().connections, 2);
 }

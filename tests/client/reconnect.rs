@@ -4,30 +4,7 @@
 use docent_testing::tap::Tap;
 
 use super::*;
-
-/// Connections in memory, since a process may not have enough sockets for this test. Connection attempts are counted.
-#[derive(Debug, Clone)]
-struct InMemory {
-    server: Arc<TestingServer>,
-    attempts: Arc<AtomicUsize>,
-}
-
-impl Transport for InMemory {
-    fn connect<'a>(&'a self, _host: &'a Host, _within: Duration) -> Connecting<'a> {
-        self.attempts.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async move {
-            match self.server.connect() {
-                Some(stream) => Ok(Box::new(stream) as _),
-                None => Err(io::Error::from(io::ErrorKind::ConnectionRefused)),
-            }
-        })
-    }
-}
-
-async fn until(client: &Client, wanted: ConnectionState) {
-    let mut state = client.state();
-    within_deadline("a state", state.wait_for(|state| *state == Some(wanted))).await.unwrap();
-}
+use crate::support::in_process::InProcess;
 
 /// All clients keep their sessions, and make few attempts while the server is down.
 // Case (Failure cases, 32): a thousand clients at once.
@@ -37,39 +14,36 @@ async fn a_thousand_clients_come_back_without_a_stampede() {
     let server = Arc::new(TestingServer::start().await.unwrap());
     let mut clients = Vec::new();
     for seed in 0..CLIENTS {
-        let transport =
-            InMemory { server: Arc::clone(&server), attempts: Arc::new(AtomicUsize::new(0)) };
+        // In memory, since a process may not have enough sockets.
         let config = Config::new("embedded").unwrap().with_seed(seed as u64);
-        clients.push((config.with_transport(transport.clone()).start().unwrap(), transport));
+        let config = config.with_transport(InProcess(Arc::clone(&server)));
+        clients.push(config.start().unwrap());
     }
-    for (client, _) in &clients {
-        until(client, ConnectionState::Connected).await;
+    for client in &clients {
+        reaches(client, ConnectionState::Connected).await;
     }
-    let sessions: Vec<_> =
-        clients.iter().map(|(client, _)| client.session().unwrap().session_id()).collect();
+    let sessions: Vec<_> = clients.iter().map(session_id).collect();
 
     let begin = Instant::now();
     server.stop();
-    for (client, transport) in &clients {
-        until(client, ConnectionState::Suspended).await;
+    for client in &clients {
+        reaches(client, ConnectionState::Suspended).await;
         // Down until each client has been refused a few times.
-        eventually("some attempts", async || {
-            (transport.attempts.load(Ordering::Relaxed) >= 4).then_some(())
-        })
-        .await;
+        let attempted = async || (client.metrics().attempts >= 4).then_some(());
+        eventually("some attempts", attempted).await;
     }
     // At least half of 0.1, 0.2, 0.4, … s up to 5 s passes between two attempts, and three are made at once.
     let down = begin.elapsed();
-    let most = 12 + (down.as_millis() / 2500) as usize;
-    for (_, transport) in &clients {
-        let attempts = transport.attempts.load(Ordering::Relaxed);
+    let most = 12 + (down.as_millis() / 2500) as u64;
+    for client in &clients {
+        let attempts = client.metrics().attempts;
         assert!(attempts <= most, "{attempts} attempts in {down:?}");
     }
 
     server.restart().await.unwrap();
-    for ((client, _), session) in clients.iter().zip(sessions) {
-        until(client, ConnectionState::Reconnected).await;
-        assert_eq!(client.session().unwrap().session_id(), session);
+    for (client, session) in clients.iter().zip(sessions) {
+        reaches(client, ConnectionState::Reconnected).await;
+        assert_eq!(session_id(client), session);
     }
 }
 
@@ -86,14 +60,11 @@ async fn watches_survive(connect: &str, restart: impl AsyncFnOnce()) {
     for read in reads {
         watchers.push(within_deadline("a watch", read).await.unwrap().1);
     }
-    let session = client.session().unwrap().session_id();
+    let session = session_id(&client);
     let mut states = client.states();
     restart().await;
-    within_deadline("a new connection", async {
-        while states.next().await != Some(ConnectionState::Reconnected.into()) {}
-    })
-    .await;
-    assert_eq!(client.session().unwrap().session_id(), session);
+    passes(&mut states, ConnectionState::Reconnected).await;
+    assert_eq!(session_id(&client), session);
     // The server has the watches again; checked for the first, the last and some between them.
     for number in (0..WATCHES).step_by(997).chain([WATCHES - 1]) {
         client.create(&path(number), b"", CreateMode::Ephemeral).await.unwrap();
@@ -123,7 +94,7 @@ async fn fifty_thousand_watches_are_set_again_on_a_restarted_server() {
 }
 
 /// Repeats a call that an overloaded server refuses.
-async fn unthrottled<R>(mut call: impl AsyncFnMut() -> Result<R, docent::Error>) -> R {
+async fn unthrottled<R>(mut call: impl AsyncFnMut() -> Result<R, Error>) -> R {
     loop {
         match within_deadline("a reply", call()).await {
             Ok(reply) => return reply,
@@ -136,13 +107,11 @@ async fn unthrottled<R>(mut call: impl AsyncFnMut() -> Result<R, docent::Error>)
 #[tokio::test]
 async fn watches_survive_reconnects_to_an_overloaded_server() {
     const NODES: usize = 20;
-    let property = |name: &str, value: &str| (format!("zookeeper.{name}"), value.to_owned());
-    let properties = vec![
-        property("request_throttle_max_requests", "1"),
-        property("throttled_op_wait_time", "1"),
+    let properties = [
+        ("zookeeper.request_throttle_max_requests", "1"),
+        ("zookeeper.throttled_op_wait_time", "1"),
     ];
-    let settings = Settings { properties, ..Settings::default() };
-    let Some(server) = RealServer::start_with(settings).await else { return };
+    let Some(server) = RealServer::start_with(settings(&[], &properties)).await else { return };
     let tap = Tap::start(&server.connect()).await.unwrap();
     let connection = tap.client("A").await.unwrap();
     let config = Config::new(&connection.connect_string()).unwrap();
@@ -155,10 +124,10 @@ async fn watches_survive_reconnects_to_an_overloaded_server() {
         unthrottled(async || {
             let created = other.create(&path(number), b"", CreateMode::Persistent);
             // The node may exist: the reply to an earlier create may be lost.
-            created.allow(docent::ErrorKind::NodeExists).await
+            created.allow(ErrorKind::NodeExists).await
         })
         .await;
-        let mode = docent::AddWatchMode::Persistent;
+        let mode = AddWatchMode::Persistent;
         persistent.push(unthrottled(async || client.add_watch(&path(number), mode).await).await);
         let child = format!("{}/child", path(number));
         once.push(unthrottled(async || client.exists_and_watch(&child).await).await.1);
@@ -169,10 +138,7 @@ async fn watches_survive_reconnects_to_an_overloaded_server() {
         let mut states = client.states();
         connection.cut();
         let reads: Vec<_> = (0..2000).map(|number| other.exists(&path(number % NODES))).collect();
-        within_deadline("a new connection", async {
-            while states.next().await != Some(ConnectionState::Reconnected.into()) {}
-        })
-        .await;
+        passes(&mut states, ConnectionState::Reconnected).await;
         for read in reads {
             throttled += usize::from(within_deadline("a reply", read).await.is_err());
         }
@@ -184,7 +150,7 @@ async fn watches_survive_reconnects_to_an_overloaded_server() {
         unthrottled(async || other.set_data(&path(number), b"new", None).await).await;
         unthrottled(async || {
             let created = other.create(&child, b"", CreateMode::Persistent);
-            created.allow(docent::ErrorKind::NodeExists).await
+            created.allow(ErrorKind::NodeExists).await
         })
         .await;
         let event = within_deadline("an event", once[number].next()).await.unwrap();

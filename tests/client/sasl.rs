@@ -25,16 +25,10 @@ impl Fixture {
         let jaas = files.path().join("server.jaas");
         let module = "org.apache.zookeeper.server.auth.DigestLoginModule";
         fs::write(&jaas, format!("Server {{\n  {module} required\n{users};\n}};\n")).unwrap();
-        let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider";
-        let config = [("authProvider.1", provider)]
-            .iter()
-            .chain(more)
-            .map(|(name, value)| line(name, value))
-            .collect();
-        let properties = vec![line("java.security.auth.login.config", &jaas.display().to_string())];
-        let settings = Settings { config, properties, ..Settings::default() };
-        let server = RealServer::start_with(settings);
+        let config = [&[("authProvider.1", provider)], more].concat();
+        let login = [("java.security.auth.login.config", jaas.to_str().unwrap())];
+        let server = RealServer::start_with(settings(&config, &login));
         async move { Some(Self { server: server.await?, _files: files }) }
     }
 
@@ -50,8 +44,8 @@ impl Fixture {
         within_deadline("a client", config.connect()).await
     }
 
-    async fn connect_anonymously(&self) -> Result<Client, Error> {
-        within_deadline("a client", self.config().connect()).await
+    async fn connect_anonymously(&self) -> Client {
+        within_deadline("a client", self.config().connect()).await.unwrap()
     }
 
     async fn assert_refused(&self, user: &str, password: &str, why: &str) {
@@ -64,7 +58,7 @@ impl Fixture {
 #[tokio::test]
 async fn every_user_has_its_id_and_owns_its_nodes() {
     let Some(fixture) = Fixture::start(&[]).await else { return };
-    let anonymous = fixture.connect_anonymously().await.unwrap();
+    let anonymous = fixture.connect_anonymously().await;
     for (user, password) in USERS {
         let client = fixture.connect_as(user, password).await.unwrap();
         let ids = client.who_am_i().await.unwrap();
@@ -73,10 +67,8 @@ async fn every_user_has_its_id_and_owns_its_nodes() {
 
         let path = format!("/{}", user.len());
         let acl = [Acl::new(Perms::ALL, "sasl", user)];
-        client
-            .create(&path, b"x", CreateOptions::new(CreateMode::Persistent).with_acl(&acl))
-            .await
-            .unwrap();
+        let own = CreateOptions::new(CreateMode::Persistent).with_acl(&acl);
+        client.create(&path, b"x", own).await.unwrap();
         assert_eq!(client.get_data(&path).await.unwrap().data, "x");
         assert_eq!(anonymous.get_data(&path).await.unwrap_err().kind(), ErrorKind::NoAuth);
         client.delete(&path, None).await.unwrap();
@@ -99,24 +91,19 @@ async fn a_lost_connection_and_a_restarted_server_are_authenticated_again() {
     let Some(mut fixture) = Fixture::start(&[]).await else { return };
     let client = fixture.connect_as("bob", "bobpw").await.unwrap();
     let acl = [Acl::new(Perms::ALL, "sasl", "bob")];
-    client
-        .create("/his", b"1", CreateOptions::new(CreateMode::Persistent).with_acl(&acl))
-        .await
-        .unwrap();
+    let own = CreateOptions::new(CreateMode::Persistent).with_acl(&acl);
+    client.create("/his", b"1", own).await.unwrap();
     let (_, mut watcher) = client.get_data_and_watch("/his").await.unwrap();
-    let session = client.session().unwrap().session_id();
+    let session = session_id(&client);
     let mut states = client.states();
 
     fixture.server.restart().await;
-    within_deadline("a new connection", async {
-        while states.next().await != Some(ConnectionState::Reconnected.into()) {}
-    })
-    .await;
-    assert_eq!(client.session().unwrap().session_id(), session);
+    passes(&mut states, ConnectionState::Reconnected).await;
+    assert_eq!(session_id(&client), session);
     client.set_data("/his", b"2", None).await.unwrap();
-    let event =
-        within_deadline("the event of a watch that was set again", watcher.next()).await.unwrap();
-    assert_eq!(event.event_type, docent::EventType::NodeDataChanged);
+    // The watch was set again.
+    let event = within_deadline("the event", watcher.next()).await.unwrap();
+    assert_eq!(event.event_type, EventType::NodeDataChanged);
     client.close().await.unwrap();
 }
 
@@ -135,10 +122,10 @@ async fn a_server_that_requires_sasl_accepts_clients_with_it() {
         fixture.assert_refused("bob", "wrong", "refused the SASL user or password").await;
 
         // The client has a session until its first request or ping, which the server refuses.
-        let anonymous = fixture.connect_anonymously().await.unwrap();
+        let anonymous = fixture.connect_anonymously().await;
         let error = within_deadline("a refusal", anonymous.get_data(&path)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::SessionClosedRequireSaslAuth, "{error}");
-        let idle = fixture.connect_anonymously().await.unwrap();
+        let idle = fixture.connect_anonymously().await;
         eventually("the end", async || idle.ended()).await;
         assert_eq!(idle.ended(), Some(ErrorKind::AuthFailed));
     }

@@ -1,16 +1,12 @@
 //! TLS and mutual TLS, with a real server and with the embedded one.
 
-use docent::{
-    EnsembleTracker,
-    ensemble::{EnsembleConfig, Reconfig},
-    tls::Tls,
-};
-use docent_testing::server;
+use docent::{EnsembleTracker, ensemble::Reconfig, tls::Tls};
 use rcgen::{BasicConstraints, IsCa};
 use std::collections::BTreeSet;
 use xtask::KeptPort;
 
 use super::*;
+use crate::support::ensemble::{self, configured, servers};
 
 /// A server that speaks TLS, and its certificate authority.
 pub(crate) struct Fixture {
@@ -24,9 +20,9 @@ pub(crate) struct Fixture {
 impl Fixture {
     /// `client_auth` is ZooKeeper's: `none`, `want`, `need`. `None` if there is no server, which is then reported.
     #[track_caller]
-    pub(crate) fn start(client_auth: &str, names: &[&str]) -> impl Future<Output = Option<Self>> {
+    pub(crate) fn start(client_auth: &str) -> impl Future<Output = Option<Self>> {
         let authority = Authority::named("tests of docent");
-        let server = authority.identify("server", names);
+        let server = authority.identify("server", &["127.0.0.1"]);
         let files = TemporaryDirectory::new("tls").unwrap();
         let file = |name: &str, text: &str| -> PathBuf {
             let path = files.path().join(name);
@@ -36,22 +32,23 @@ impl Fixture {
         let key_store = file("server.pem", &format!("{}{}", server.key, server.certificate));
         let trust_store = file("ca.pem", &authority.pem);
         let port = KeptPort::free().unwrap();
-        let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let config = vec![
-            line("serverCnxnFactory", "org.apache.zookeeper.server.NettyServerCnxnFactory"),
-            line("secureClientPort", &port.address().port().to_string()),
-            line("secureClientPortAddress", "127.0.0.1"),
-            line("ssl.keyStore.location", key_store.to_str().unwrap()),
-            line("ssl.keyStore.type", "PEM"),
-            line("ssl.trustStore.location", trust_store.to_str().unwrap()),
-            line("ssl.trustStore.type", "PEM"),
-            line("ssl.clientAuth", client_auth),
-            line(
-                "authProvider.x509",
-                "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
-            ),
-        ];
-        let server = RealServer::start_with(Settings { config, ..Settings::default() });
+        let server = RealServer::start_with(settings(
+            &[
+                ("serverCnxnFactory", "org.apache.zookeeper.server.NettyServerCnxnFactory"),
+                ("secureClientPort", &port.address().port().to_string()),
+                ("secureClientPortAddress", "127.0.0.1"),
+                ("ssl.keyStore.location", key_store.to_str().unwrap()),
+                ("ssl.keyStore.type", "PEM"),
+                ("ssl.trustStore.location", trust_store.to_str().unwrap()),
+                ("ssl.trustStore.type", "PEM"),
+                ("ssl.clientAuth", client_auth),
+                (
+                    "authProvider.x509",
+                    "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+                ),
+            ],
+            &[],
+        ));
         async move {
             let connect = port.address().to_string();
             Some(Self { server: server.await?, _port: port, _files: files, authority, connect })
@@ -59,7 +56,7 @@ impl Fixture {
     }
 
     fn options(&self) -> TlsOptions {
-        TlsOptions::new().with_roots(self.authority.pem.as_bytes())
+        trust(&self.authority)
     }
 
     async fn connect(&self, tls: Tls) -> Result<Client, Error> {
@@ -79,7 +76,7 @@ impl Fixture {
 
 #[tokio::test]
 async fn a_server_with_a_trusted_certificate_is_spoken_to() {
-    let Some(fixture) = Fixture::start("none", &["127.0.0.1"]).await else { return };
+    let Some(fixture) = Fixture::start("none").await else { return };
     let client = fixture.connect(fixture.options().build().unwrap()).await.unwrap();
     // More than one TLS record each way.
     let large = vec![7; 200_000];
@@ -87,10 +84,7 @@ async fn a_server_with_a_trusted_certificate_is_spoken_to() {
     assert_eq!(client.get_data("/large").await.unwrap().data, large);
     client.close().await.unwrap();
 
-    let stranger = TlsOptions::new()
-        .with_roots(Authority::named("a stranger").pem.as_bytes())
-        .build()
-        .unwrap();
+    let stranger = trust(&Authority::named("a stranger")).build().unwrap();
     let refusal = fixture.refusal(stranger).await;
     assert!(refusal.contains("UnknownIssuer"), "{refusal}");
 
@@ -112,7 +106,7 @@ async fn a_server_with_a_trusted_certificate_is_spoken_to() {
 /// A TLS stream buffers written bytes until it is flushed.
 #[tokio::test]
 async fn a_program_that_returns_early_closes_its_session_over_tls() {
-    let Some(fixture) = Fixture::start("none", &["127.0.0.1"]).await else { return };
+    let Some(fixture) = Fixture::start("none").await else { return };
     let observer = fixture.connect(fixture.options().build().unwrap()).await.unwrap();
     for round in 0..20 {
         let tls = fixture.options().build().unwrap();
@@ -142,36 +136,29 @@ async fn a_program_that_returns_early_closes_its_session_over_tls() {
 
 #[tokio::test]
 async fn a_certificate_must_be_for_the_server_unless_one_says_otherwise() {
-    let Some(fixture) = Fixture::start("none", &["zk.example"]).await else { return };
-    let refusal = fixture.refusal(fixture.options().build().unwrap()).await;
+    let authority = Authority::named("tests of docent");
+    let tls = certificate_of(&authority.identify("server", &["zk.example"]));
+    let server = embedded_with(&tls).await;
+    let config =
+        |tls: TlsOptions| patient(&server.connect_string()).with_transport(tls.build().unwrap());
+    let refusal = mismatch(config(trust(&authority))).await;
     assert!(refusal.contains("not valid for name"), "{refusal}");
-    let named = fixture.options().with_server_name("zk.example").build().unwrap();
-    fixture.connect(named).await.unwrap();
-    let any = fixture.options().without_name_verification().build().unwrap();
-    fixture.connect(any).await.unwrap();
+    config(trust(&authority).with_server_name("zk.example")).connect().await.unwrap();
+    config(trust(&authority).without_name_verification()).connect().await.unwrap();
     // Every host name is accepted, but only certificates of a trusted authority.
-    let stranger = TlsOptions::new()
-        .with_roots(Authority::named("a stranger").pem.as_bytes())
-        .without_name_verification()
-        .build()
-        .unwrap();
-    let refusal = fixture.refusal(stranger).await;
+    let stranger = trust(&Authority::named("a stranger")).without_name_verification();
+    let refusal = mismatch(config(stranger)).await;
     assert!(refusal.contains("UnknownIssuer"), "{refusal}");
 }
 
 #[tokio::test]
 async fn a_client_certificate_is_an_identity() {
-    let Some(fixture) = Fixture::start("need", &["127.0.0.1"]).await else { return };
+    let Some(fixture) = Fixture::start("need").await else { return };
     let refusal = fixture.refusal(fixture.options().build().unwrap()).await;
     assert!(refusal.contains("TLS: ") && !refusal.contains("serving"), "{refusal}");
 
     let alice = fixture.authority.identify("alice", &[]);
-    let tls = fixture
-        .options()
-        .with_client_certificate(alice.certificate.as_bytes(), alice.key.as_bytes())
-        .build()
-        .unwrap();
-    let client = fixture.connect(tls).await.unwrap();
+    let client = fixture.connect(trust_as(&fixture.authority, &alice)).await.unwrap();
     let ids = client.who_am_i().await.unwrap();
     assert!(ids.iter().any(|id| id.auth_scheme == "x509" && id.user == "CN=alice"), "{ids:?}");
     // The program of the cookbook and the operator that was ported to docent, run as users run them.
@@ -180,8 +167,7 @@ async fn a_client_certificate_is_an_identity() {
 
 #[tokio::test]
 async fn the_examples_speak_tls_with_the_embedded_server() {
-    let authority = Authority::named("tests of docent");
-    let server = embedded(&authority, |identity| with_client_roots(&authority, identity)).await;
+    let (authority, server) = embedded_for_clients().await;
     examples_are_alice(&server.connect_string(), &authority).await;
 }
 
@@ -211,14 +197,24 @@ async fn examples_are_alice(connect: &str, authority: &Authority) {
     }
 }
 
-/// An embedded server with a certificate of this authority for 127.0.0.1.
-pub(crate) async fn embedded(
-    authority: &Authority,
-    tls: impl FnOnce(&Identity) -> server::Tls,
-) -> TestingServer {
-    let identity = authority.identify("server", &["127.0.0.1"]);
-    let tls = Some(tls(&identity));
+pub(crate) async fn embedded_with(tls: &server::Tls) -> TestingServer {
+    let tls = Some(tls.clone());
     TestingServer::start_with(server::Config { tls, ..server::Config::default() }).await.unwrap()
+}
+
+/// An authority, and an embedded server with a certificate of it.
+pub(crate) async fn embedded() -> (Authority, TestingServer) {
+    let authority = Authority::named("tests of docent");
+    let server = embedded_with(&certificate_of(&authority.identify_server())).await;
+    (authority, server)
+}
+
+/// An authority, and an embedded server with a certificate of it that requires such certificates of its clients.
+pub(crate) async fn embedded_for_clients() -> (Authority, TestingServer) {
+    let authority = Authority::named("tests of docent");
+    let tls = with_client_roots(&authority, &authority.identify_server());
+    let server = embedded_with(&tls).await;
+    (authority, server)
 }
 
 pub(crate) fn certificate_of(identity: &Identity) -> server::Tls {
@@ -232,6 +228,12 @@ pub(crate) fn with_client_roots(authority: &Authority, identity: &Identity) -> s
 
 pub(crate) fn trust(authority: &Authority) -> TlsOptions {
     TlsOptions::new().with_roots(authority.pem.as_bytes())
+}
+
+/// A client with a certificate that trusts an authority.
+pub(crate) fn trust_as(authority: &Authority, identity: &Identity) -> Tls {
+    let (chain, key) = (identity.certificate.as_bytes(), identity.key.as_bytes());
+    trust(authority).with_client_certificate(chain, key).build().unwrap()
 }
 
 /// With a connection timeout far beyond any test's duration: errors of configuration must be reported at once.
@@ -250,8 +252,7 @@ pub(crate) async fn mismatch(config: Config) -> String {
 
 #[tokio::test]
 async fn the_embedded_server_speaks_tls() {
-    let authority = Authority::named("tests of docent");
-    let server = embedded(&authority, certificate_of).await;
+    let (authority, server) = embedded().await;
     let config = patient(&server.connect_string());
     let client = config.with_transport(trust(&authority).build().unwrap()).connect().await.unwrap();
     // More than one TLS record each way, and more than the buffers of a socket.
@@ -263,9 +264,7 @@ async fn the_embedded_server_speaks_tls() {
     }
     server.stop();
     server.restart().await.unwrap();
-    within_deadline("the same session", client.wait_until_connected(Duration::from_secs(20)))
-        .await
-        .unwrap();
+    client.wait_until_connected(Duration::from_secs(20)).await.unwrap();
     assert!(client.exists("/large").await.unwrap().is_some());
     client.close().await.unwrap();
     assert!(server.session_ids().is_empty());
@@ -273,8 +272,7 @@ async fn the_embedded_server_speaks_tls() {
 
 #[tokio::test]
 async fn a_stalled_server_continues_no_handshake() {
-    let authority = Authority::named("tests of docent");
-    let server = embedded(&authority, certificate_of).await;
+    let (authority, server) = embedded().await;
     server.stall();
     let tls = trust(&authority).build().unwrap();
     let config = Config::new(&server.connect_string()).unwrap();
@@ -287,16 +285,9 @@ async fn a_stalled_server_continues_no_handshake() {
 
 #[tokio::test]
 async fn the_embedded_server_requires_a_client_certificate_if_it_has_roots_for_them() {
-    let authority = Authority::named("tests of docent");
-    let server = embedded(&authority, |identity| with_client_roots(&authority, identity)).await;
+    let (authority, server) = embedded_for_clients().await;
     let config = || patient(&server.connect_string());
-    let with = |owner: &Authority| {
-        let alice = owner.identify("alice", &[]);
-        trust(&authority)
-            .with_client_certificate(alice.certificate.as_bytes(), alice.key.as_bytes())
-            .build()
-            .unwrap()
-    };
+    let with = |owner: &Authority| trust_as(&authority, &owner.identify("alice", &[]));
     config().with_transport(with(&authority)).connect().await.unwrap();
     let text = mismatch(config().with_transport(trust(&authority).build().unwrap())).await;
     assert!(text.contains("the server requires a client certificate"), "{text}");
@@ -309,8 +300,7 @@ async fn the_embedded_server_requires_a_client_certificate_if_it_has_roots_for_t
 // connection timeout, 15 s, and the text did not say what to do.
 #[tokio::test]
 async fn a_certificate_that_is_not_accepted_is_reported_at_once() {
-    let authority = Authority::named("tests of docent");
-    let server = embedded(&authority, certificate_of).await;
+    let (authority, server) = embedded().await;
     let config = patient(&server.connect_string());
     let stranger = trust(&Authority::named("a stranger")).build().unwrap();
     let text = mismatch(config.clone().with_transport(stranger)).await;
@@ -329,8 +319,7 @@ async fn a_ca_certificate_as_that_of_a_server_is_named() {
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let pem = params.self_signed(&key).unwrap().pem();
     let tls = server::Tls::new(pem.as_bytes(), key.serialize_pem().as_bytes()).unwrap();
-    let config = server::Config { tls: Some(tls), ..server::Config::default() };
-    let server = TestingServer::start_with(config).await.unwrap();
+    let server = embedded_with(&tls).await;
     let tls = TlsOptions::new().with_roots(pem.as_bytes()).build().unwrap();
     let text = mismatch(patient(&server.connect_string()).with_transport(tls)).await;
     assert!(text.contains("the server uses a CA's certificate"), "{text}");
@@ -339,9 +328,7 @@ async fn a_ca_certificate_as_that_of_a_server_is_named() {
 /// Another server of the list has a valid certificate, or is not reachable yet.
 #[tokio::test]
 async fn one_bad_certificate_does_not_fail_a_client_with_other_servers() {
-    let authority = Authority::named("tests of docent");
-    let good = embedded(&authority, certificate_of).await;
-    let bad = embedded(&Authority::named("a stranger"), certificate_of).await;
+    let ((authority, good), (_, bad)) = (embedded().await, embedded().await);
     let servers = format!("{},{}", bad.connect_string(), good.connect_string());
     let config = || patient(&servers).with_transport(trust(&authority).build().unwrap());
     for seed in 0..4 {
@@ -350,8 +337,7 @@ async fn one_bad_certificate_does_not_fail_a_client_with_other_servers() {
     good.stop();
     let waiting = tokio::spawn(config().connect());
     let tried = config().start().unwrap();
-    crate::support::eventually("attempts", async || (tried.metrics().attempts > 3).then_some(()))
-        .await;
+    eventually("attempts", async || (tried.metrics().attempts > 3).then_some(())).await;
     assert!(!waiting.is_finished());
     good.restart().await.unwrap();
     within_deadline("a client", waiting).await.unwrap().unwrap();
@@ -361,32 +347,25 @@ async fn one_bad_certificate_does_not_fail_a_client_with_other_servers() {
 #[tokio::test]
 async fn a_certificate_that_is_replaced_ends_neither_sessions_nor_attempts() {
     let authority = Authority::named("tests of docent");
-    let identity = authority.identify("server", &["127.0.0.1"]);
-    let tls = certificate_of(&identity);
-    let config = server::Config { tls: Some(tls.clone()), ..server::Config::default() };
-    let server = TestingServer::start_with(config).await.unwrap();
+    let tls = certificate_of(&authority.identify_server());
+    let server = embedded_with(&tls).await;
     let config = patient(&server.connect_string());
     let client = config.with_transport(trust(&authority).build().unwrap()).connect().await.unwrap();
-    let session = client.session().unwrap().session_id();
-    let stranger = Authority::named("a stranger").identify("server", &["127.0.0.1"]);
-    tls.replace(&certificate_of(&stranger));
+    let session = session_id(&client);
+    tls.replace(&certificate_of(&Authority::named("a stranger").identify_server()));
     client.get_data("/").await.unwrap();
     server.cut_connections();
-    crate::support::eventually("failed attempts", async || {
-        (client.metrics().attempts > 3).then_some(())
-    })
-    .await;
-    tls.replace(&certificate_of(&authority.identify("server", &["127.0.0.1"])));
+    eventually("failed attempts", async || (client.metrics().attempts > 3).then_some(())).await;
+    tls.replace(&certificate_of(&authority.identify_server()));
     client.wait_until_connected(Duration::from_secs(20)).await.unwrap();
-    assert_eq!(client.session().unwrap().session_id(), session);
+    assert_eq!(session_id(&client), session);
 }
 
 // Case (Found in docent itself): TLS on a port without it, and no TLS on a port with it, were "the
 // server closed the connection".
 #[tokio::test]
 async fn a_port_with_or_without_tls_is_named() {
-    let authority = Authority::named("tests of docent");
-    let server = embedded(&authority, certificate_of).await;
+    let (authority, server) = embedded().await;
     let text = mismatch(patient(&server.connect_string())).await;
     assert!(text.contains("the server speaks TLS, and this client connects without TLS"), "{text}");
 
@@ -399,52 +378,30 @@ async fn a_port_with_or_without_tls_is_named() {
 }
 
 /// Three members with TLS that may be changed.
-async fn changeable(authority: &Authority, version: server::Version) -> TestingCluster {
-    let tls = Some(certificate_of(&authority.identify("server", &["127.0.0.1"])));
-    let config = server::Config {
-        servers: 3,
-        tls,
-        version,
-        reconfig_enabled: true,
-        super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_owned()),
-        ..server::Config::default()
-    };
+async fn changeable(authority: &Authority, version: Version) -> TestingCluster {
+    let tls = Some(certificate_of(&authority.identify_server()));
+    let config = server::Config { tls, version, ..ensemble::changeable(3) };
     TestingCluster::start_with(config).await.unwrap()
 }
 
 /// An administrator that knows the leader alone, and its tracker.
 async fn tracked(cluster: &TestingCluster, authority: &Authority) -> (Client, EnsembleTracker) {
     let leader = cluster.leader().unwrap();
-    let config = patient(&cluster.addr(leader).unwrap().to_string());
+    let config = patient(&ensemble::address(cluster, leader));
     let client = config.with_transport(trust(authority).build().unwrap()).connect().await.unwrap();
     client.add_auth("digest", b"super:test").await.unwrap();
     let tracker = EnsembleTracker::new(&client);
     (client, tracker)
 }
 
-/// Waits until the configuration of this version, or a later one, is in use.
-async fn configured(tracker: &EnsembleTracker, zxid: i64) {
-    let mut config = tracker.config();
-    let is_new = |config: &Option<Arc<EnsembleConfig>>| {
-        config.as_ref().is_some_and(|config| config.version >= zxid)
-    };
-    within_deadline("a configuration", config.wait_for(is_new)).await.unwrap();
-}
-
-fn servers(client: &Client) -> BTreeSet<String> {
-    client.servers().iter().map(ToString::to_string).collect()
-}
-
 // Case (Ensembles that change): an ensemble for TLS alone, whose addresses are those of the secure ports (ZOOKEEPER-4276).
 #[tokio::test]
 async fn a_tracker_with_tls_follows_the_secure_addresses() {
     let authority = Authority::named("tests of docent");
-    let cluster = changeable(&authority, server::Version::V3_10).await;
+    let cluster = changeable(&authority, Version::V3_10).await;
     let leader = cluster.leader().unwrap();
     let (client, tracker) = tracked(&cluster, &authority).await;
-    let addresses = |members: &[usize]| -> BTreeSet<_> {
-        members.iter().map(|member| cluster.addr(*member).unwrap().to_string()).collect()
-    };
+    let addresses = |members: &[usize]| ensemble::addresses(&cluster, members);
     configured(&tracker, 0).await;
     assert_eq!(servers(&client), addresses(&[0, 1, 2]));
 
@@ -467,7 +424,7 @@ async fn a_tracker_with_tls_follows_the_secure_addresses() {
 #[tokio::test]
 async fn a_tracker_with_tls_follows_plain_addresses_only_if_their_port_is_in_use() {
     let authority = Authority::named("tests of docent");
-    let cluster = changeable(&authority, server::Version::V3_9).await;
+    let cluster = changeable(&authority, Version::V3_9).await;
     let (client, tracker) = tracked(&cluster, &authority).await;
     // As with client.portUnification: the port of the client is that of the configuration.
     configured(&tracker, 0).await;
@@ -491,7 +448,7 @@ async fn a_tracker_with_tls_follows_plain_addresses_only_if_their_port_is_in_use
 #[test]
 fn bad_pem_is_named() {
     let authority = Authority::named("tests of docent");
-    let roots = || TlsOptions::new().with_roots(authority.pem.as_bytes());
+    let roots = || trust(&authority);
     let alice = authority.identify("alice", &[]);
     let bob = authority.identify("bob", &[]);
     let chain = alice.certificate.as_bytes();
@@ -513,9 +470,8 @@ fn bad_pem_is_named() {
 fn nothing_secret_is_shown() {
     let authority = Authority::named("tests of docent");
     let alice = authority.identify("alice", &[]);
-    let options = TlsOptions::new()
-        .with_roots(authority.pem.as_bytes())
-        .with_client_certificate(alice.certificate.as_bytes(), alice.key.as_bytes());
+    let (chain, key) = (alice.certificate.as_bytes(), alice.key.as_bytes());
+    let options = trust(&authority).with_client_certificate(chain, key);
     let shown = format!("{options:?} {:?}", options.clone().build().unwrap());
     assert!(!shown.contains("PRIVATE") && shown.len() < 300, "{shown}");
 }

@@ -1,13 +1,12 @@
 //! What the errors of TLS say: which file, which command converts it, which side is wrong.
 
-use ::tracing::{Dispatch, Event, Level, Metadata, Subscriber, span};
-use docent_testing::server;
-use std::{path::Path, process::Command, sync::Mutex};
+use ::tracing::Level;
+use std::{path::Path, process::Command};
 
 use super::*;
 use crate::{
-    tls::{mismatch, with_client_roots},
-    tracing::Fields,
+    support::traced::{Fields, Traced},
+    tls::{embedded_for_clients, embedded_with, mismatch},
 };
 
 /// Certificates and keys as files.
@@ -143,8 +142,7 @@ async fn a_host_that_no_certificate_can_be_for_is_reported_at_once() {
 // is refused, asked whether the server does not serve.
 #[tokio::test]
 async fn a_mismatch_is_no_server_that_does_not_serve() {
-    let authority = Authority::named("tests of docent");
-    let server = embedded(&authority, |identity| with_client_roots(&authority, identity)).await;
+    let (authority, server) = embedded_for_clients().await;
     let tls = trust(&authority).build().unwrap();
     let text = mismatch(patient(&server.connect_string()).with_transport(tls)).await;
     assert!(text.contains("requires a client certificate") && !text.contains("serving"), "{text}");
@@ -175,63 +173,29 @@ async fn a_close_without_a_reply_is_asked_about_tls_in_both_directions() {
     closing.abort();
 }
 
-/// The warnings of the client.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
-
-impl Warnings {
-    fn about_tls(&self) -> Vec<String> {
-        let lines = self.0.lock().unwrap().clone();
-        lines.into_iter().filter(|line| line.contains("TLS: ")).collect()
-    }
-}
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() == Level::WARN
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut fields = Fields::default();
-        event.record(&mut fields);
-        self.0.lock().unwrap().push(fields.0);
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
 // Case (Found in docent itself): a server whose renewed certificate is not accepted was in the log at DEBUG alone.
 #[tokio::test]
 async fn a_certificate_that_is_refused_later_is_one_warning_for_each_outage() {
-    let warnings = Warnings::default();
-    // As in `tracing.rs`.
-    let _second = Dispatch::new(warnings.clone());
-    let _guard = ::tracing::subscriber::set_default(warnings.clone());
+    let (warnings, _guard) = Traced::start(Level::WARN, "docent");
     let (authority, other) = (Authority::named("tests of docent"), Authority::named("others"));
-    let identity = |authority: &Authority| authority.identify("server", &["127.0.0.1"]);
-    let tls = certificate_of(&identity(&authority));
-    let config = server::Config { tls: Some(tls.clone()), ..server::Config::default() };
-    let server = TestingServer::start_with(config).await.unwrap();
+    let certificate = |authority: &Authority| certificate_of(&authority.identify_server());
+    let tls = certificate(&authority);
+    let server = embedded_with(&tls).await;
     let config = patient(&server.connect_string()).with_session_timeout(Duration::from_secs(60));
     let config = config.with_transport(trust(&authority).build().unwrap());
     let client = config.connect().await.unwrap();
-    for outages in 1..=2 {
-        tls.replace(&certificate_of(&identity(&other)));
+    for _ in ["the first outage", "the second"] {
+        tls.replace(&certificate(&other));
         let (attempts, connections) = (client.metrics().attempts, client.metrics().connections);
         server.cut_connections();
         let tried = async || (client.metrics().attempts > attempts + 3).then_some(());
         eventually("attempts", tried).await;
-        let lines = warnings.about_tls();
-        assert_eq!(lines.len(), outages, "{lines:?}");
-        assert!(lines[0].contains("UnknownIssuer") && lines[0].contains("host="), "{lines:?}");
-        tls.replace(&certificate_of(&identity(&authority)));
+        let mut warnings = warnings.take();
+        warnings.retain(|fields| fields.0.values().any(|text| text.contains("TLS: ")));
+        let [Fields(warning)] = &warnings[..] else { panic!("{} warnings", warnings.len()) };
+        assert!(warning.values().any(|text| text.contains("UnknownIssuer")), "{warning:?}");
+        assert!(warning.contains_key("host"), "{warning:?}");
+        tls.replace(&certificate(&authority));
         let connected = async || (client.metrics().connections > connections).then_some(());
         eventually("a connection", connected).await;
     }

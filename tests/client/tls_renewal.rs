@@ -2,7 +2,6 @@
 //! below TLS.
 
 use docent::runtime::{Tcp, TcpOptions};
-use docent_testing::server;
 use rcgen::{
     CertificateRevocationListParams, KeyIdMethod, RevokedCertParams, SerialNumber, date_time_ymd,
 };
@@ -16,7 +15,7 @@ use tokio_rustls::{
 };
 
 use super::*;
-use crate::tls::mismatch;
+use crate::tls::{embedded_with, mismatch, with_client_roots};
 
 /// Waits until the client has tried to connect several times.
 async fn several_attempts(client: &Client) {
@@ -54,13 +53,10 @@ async fn renewed_files_are_used_by_the_next_connection_of_the_same_session() {
     };
     // The server's certificate, and the roots that it trusts for its clients.
     let tls_of = |authority: &Authority, clients: &Authority| {
-        let identity = authority.identify("server", &["127.0.0.1"]);
-        let (chain, key) = (identity.certificate.as_bytes(), identity.key.as_bytes());
-        server::Tls::with_client_roots(chain, key, clients.pem.as_bytes()).unwrap()
+        with_client_roots(clients, &authority.identify_server())
     };
     let tls = tls_of(&old, &old);
-    let config = server::Config { tls: Some(tls.clone()), ..server::Config::default() };
-    let server = TestingServer::start_with(config).await.unwrap();
+    let server = embedded_with(&tls).await;
     let roots = write("ca.pem", &old.pem);
     let (chain, key) = write_client(&old);
     let options = TlsOptions::new()
@@ -69,7 +65,7 @@ async fn renewed_files_are_used_by_the_next_connection_of_the_same_session() {
         .build()
         .unwrap();
     let client = patient(&server.connect_string()).with_transport(options).connect().await.unwrap();
-    let session = client.session().unwrap().session_id();
+    let session = session_id(&client);
 
     tls.replace(&tls_of(&new, &old));
     reconnect(&server, &client, Some(&|| drop(write("ca.pem", &new.pem)))).await;
@@ -82,7 +78,7 @@ async fn renewed_files_are_used_by_the_next_connection_of_the_same_session() {
     reconnect(&server, &client, None).await;
     fs::remove_file(roots).unwrap();
     reconnect(&server, &client, None).await;
-    assert_eq!(client.session().unwrap().session_id(), session);
+    assert_eq!(session_id(&client), session);
     client.close().await.unwrap();
 }
 
@@ -100,8 +96,7 @@ fn readers() -> usize {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_file_that_blocks_holds_up_neither_the_runtime_nor_the_session() {
-    let authority = Authority::named("tests of docent");
-    let server = embedded(&authority, certificate_of).await;
+    let (authority, server) = embedded().await;
     let files = TemporaryDirectory::new("tls").unwrap();
     let roots = files.path().join("ca.pem");
     fs::write(&roots, &authority.pem).unwrap();
@@ -109,7 +104,7 @@ async fn a_file_that_blocks_holds_up_neither_the_runtime_nor_the_session() {
     let config = Config::new(&server.connect_string()).unwrap();
     let config = config.with_session_timeout(Duration::from_secs(60)).with_transport(tls);
     let client = config.with_connection_timeout(Duration::from_secs(1)).connect().await.unwrap();
-    let session = client.session().unwrap().session_id();
+    let session = session_id(&client);
 
     fs::remove_file(&roots).unwrap();
     let fifo = std::process::Command::new("mkfifo").arg(&roots).status().unwrap();
@@ -120,7 +115,7 @@ async fn a_file_that_blocks_holds_up_neither_the_runtime_nor_the_session() {
         reconnect(&server, &client, None).await;
     }
     assert_eq!(client.metrics().attempts, attempts + 3);
-    assert_eq!(client.session().unwrap().session_id(), session);
+    assert_eq!(session_id(&client), session);
     // Other tests read files too, but only briefly.
     eventually("one reader", async || (readers() == 1).then_some(())).await;
 
@@ -211,9 +206,7 @@ impl Transport for OwnTls {
 async fn a_configuration_of_the_application_decides() {
     let authority = Authority::named("tests of docent");
     let identity = authority.identify("server", &["zk.example"]);
-    let config =
-        server::Config { tls: Some(certificate_of(&identity)), ..server::Config::default() };
-    let server = TestingServer::start_with(config).await.unwrap();
+    let server = embedded_with(&certificate_of(&identity)).await;
     let trusting = |pem: &str| {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
@@ -243,8 +236,7 @@ impl Transport for Counted {
 
 #[tokio::test]
 async fn tls_runs_over_another_transport() {
-    let authority = Authority::named("tests of docent");
-    let server = embedded(&authority, certificate_of).await;
+    let (authority, server) = embedded().await;
     let counted = Counted::default();
     let tls = trust(&authority).with_transport(counted.clone()).build().unwrap();
     patient(&server.connect_string()).with_transport(tls).connect().await.unwrap();

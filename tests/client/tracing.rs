@@ -25,6 +25,14 @@ struct State {
 }
 
 impl Requests {
+    /// Begins to collect, until the guards are dropped; see [`Traced`](crate::support::traced::Traced).
+    fn start() -> (Self, impl Sized) {
+        let requests = Self::default();
+        let second = Dispatch::new(requests.clone());
+        let guard = ::tracing::subscriber::set_default(requests.clone());
+        (requests, (guard, second))
+    }
+
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap().lines)
     }
@@ -71,7 +79,7 @@ impl Subscriber for Requests {
 
 /// The fields, as ` name=value`.
 #[derive(Default)]
-pub(crate) struct Fields(pub(crate) String);
+struct Fields(String);
 
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
@@ -84,14 +92,9 @@ impl Visit for Fields {
 
 #[tokio::test]
 async fn each_request_is_a_span_with_its_operation_path_and_xid() {
-    let requests = Requests::default();
-    // With a single subscriber, `tracing` lets the first thread at a callsite decide whether it is
-    // enabled; a second subscriber prevents that.
-    let _second = Dispatch::new(requests.clone());
-    let _guard = ::tracing::subscriber::set_default(requests.clone());
-    let server = TestingServer::start().await.unwrap();
-    let tap = server.tap().await.unwrap();
-    let root = Client::connect(&tap.connect_string()).await.unwrap();
+    let (requests, _guard) = Requests::start();
+    let fixture = Fixture::embedded().await;
+    let root = fixture.observer().await;
     root.create("/app", b"", CreateMode::Persistent).await.unwrap();
     assert_eq!(requests.take(), ["request op=create path=\"/app\" xid=1: reply"]);
     // The path is the caller's, without the chroot.
@@ -122,13 +125,10 @@ async fn each_request_is_a_span_with_its_operation_path_and_xid() {
 
 #[tokio::test]
 async fn a_lost_reply_is_in_the_span() {
-    let requests = Requests::default();
-    let _second = Dispatch::new(requests.clone());
-    let _guard = ::tracing::subscriber::set_default(requests.clone());
-    let server = TestingServer::start().await.unwrap();
-    let tap = server.tap().await.unwrap();
-    let client = Client::connect(&tap.connect_string()).await.unwrap();
-    tap.inject(Fault::drop_reply(OpCode::Create));
+    let (requests, _guard) = Requests::start();
+    let fixture = Fixture::embedded().await;
+    let (client, _tap) = fixture.client("A").await;
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create));
     client.create("/a", b"", CreateMode::Persistent).await.unwrap_err();
     let lines = requests.take();
     let [line] = lines.as_slice() else { panic!("{lines:?}") };

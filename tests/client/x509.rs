@@ -4,7 +4,10 @@ use docent::acl::CREATOR_ALL_ACL;
 use rcgen::{DistinguishedName, DnType, DnValue};
 
 use super::*;
-use crate::tls::{Fixture, with_client_roots};
+use crate::{
+    support::ensemble::address,
+    tls::{Fixture, embedded_for_clients, embedded_with, trust_as, with_client_roots},
+};
 
 const STREET: &[u64] = &[2, 5, 4, 9];
 const TITLE: &[u64] = &[2, 5, 4, 12];
@@ -96,9 +99,7 @@ const IDS: &[(&str, bool)] = &[
 ];
 
 async fn connect(servers: &str, authority: &Authority, identity: &Identity) -> Client {
-    let tls = trust(authority)
-        .with_client_certificate(identity.certificate.as_bytes(), identity.key.as_bytes());
-    let config: Config = patient(servers).with_transport(tls.build().unwrap());
+    let config = patient(servers).with_transport(trust_as(authority, identity));
     within_deadline("a client", config.connect()).await.unwrap()
 }
 
@@ -123,13 +124,7 @@ async fn certificates_are_identities(servers: &str, authority: &Authority) {
             [CREATOR_ALL_ACL, &[Acl::new(Perms::ALL, "x509", expected)]].into_iter().enumerate()
         {
             let path = format!("/x509-{number}-{way}");
-            let created = client
-                .create_with_stat(
-                    &path,
-                    b"secret",
-                    CreateOptions::new(CreateMode::Ephemeral).with_acl(acl),
-                )
-                .await;
+            let created = create(&client, &path, acl).await;
             if way == 1 && expected.contains('\r') {
                 // Java writes an escape that it cannot parse.
                 is(created, ErrorKind::InvalidAcl, expected);
@@ -143,7 +138,7 @@ async fn certificates_are_identities(servers: &str, authority: &Authority) {
             // Java's encoding of characters above U+FFFF.
             let has_surrogates = entry.id.id.as_bytes().windows(3).any(|w| w == b"\xED\xA0\xBD");
             assert_eq!(has_surrogates, expected.contains('😀'));
-            assert_eq!(client.get_data(&path).await.unwrap().data, &b"secret"[..]);
+            assert_eq!(client.get_data(&path).await.unwrap().data, "secret");
             is(bob.get_data(&path).await, ErrorKind::NoAuth, &path);
             is(bob.set_data(&path, b"", None).await, ErrorKind::NoAuth, &path);
             is(bob.get_acl(&path).await, ErrorKind::NoAuth, &path);
@@ -153,26 +148,12 @@ async fn certificates_are_identities(servers: &str, authority: &Authority) {
 
     let alice = connect(servers, authority, &authority.identify("alice", &[])).await;
     let of_bob = [Acl::new(Perms::READ, "x509", "CN=bob")];
-    alice
-        .create_with_stat(
-            "/of-bob",
-            b"",
-            CreateOptions::new(CreateMode::Ephemeral).with_acl(&of_bob),
-        )
-        .await
-        .unwrap();
+    create(&alice, "/of-bob", &of_bob).await.unwrap();
     bob.get_data("/of-bob").await.unwrap();
     is(alice.get_data("/of-bob").await, ErrorKind::NoAuth, "/of-bob");
     // The server compares the names as strings.
     let other_form = [Acl::new(Perms::READ, "x509", "cn=alice")];
-    alice
-        .create_with_stat(
-            "/form",
-            b"",
-            CreateOptions::new(CreateMode::Ephemeral).with_acl(&other_form),
-        )
-        .await
-        .unwrap();
+    create(&alice, "/form", &other_form).await.unwrap();
     is(alice.get_data("/form").await, ErrorKind::NoAuth, "/form");
 
     // Given as credentials, the scheme checks the certificate again and ignores the bytes.
@@ -180,14 +161,7 @@ async fn certificates_are_identities(servers: &str, authority: &Authority) {
     is(alice.get_data("/of-bob").await, ErrorKind::NoAuth, "/of-bob");
     assert_eq!(alice.who_am_i().await.unwrap().len(), 2);
     alice.add_auth("digest", b"alice:secret").await.unwrap();
-    alice
-        .create_with_stat(
-            "/both",
-            b"",
-            CreateOptions::new(CreateMode::Ephemeral).with_acl(CREATOR_ALL_ACL),
-        )
-        .await
-        .unwrap();
+    create(&alice, "/both", CREATOR_ALL_ACL).await.unwrap();
     let (entries, _) = alice.get_acl("/both").await.unwrap();
     let mut schemes: Vec<_> = entries.iter().map(|acl| acl.id.scheme.to_str()).collect();
     schemes.sort_unstable();
@@ -196,18 +170,11 @@ async fn certificates_are_identities(servers: &str, authority: &Authority) {
     let mut accepted = Vec::new();
     for (id, _) in IDS {
         let acl = [Acl::new(Perms::ALL, "world", "anyone"), Acl::new(Perms::READ, "x509", id)];
-        match alice
-            .create_with_stat("/id", b"", CreateOptions::new(CreateMode::Ephemeral).with_acl(&acl))
-            .await
-        {
-            Ok(_) => {
-                alice.delete("/id", None).await.unwrap();
-                accepted.push((*id, true));
-            }
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::InvalidAcl, "{id}");
-                accepted.push((*id, false));
-            }
+        let created = create(&alice, "/id", &acl).await;
+        accepted.push((*id, created.is_ok()));
+        match created {
+            Ok(()) => alice.delete("/id", None).await.unwrap(),
+            refused => is(refused, ErrorKind::InvalidAcl, id),
         }
     }
     assert_eq!(accepted, IDS);
@@ -215,7 +182,7 @@ async fn certificates_are_identities(servers: &str, authority: &Authority) {
 
 #[tokio::test]
 async fn a_real_server_identifies_clients_by_their_certificates() {
-    let Some(fixture) = Fixture::start("need", &["127.0.0.1"]).await else { return };
+    let Some(fixture) = Fixture::start("need").await else { return };
     certificates_are_identities(&fixture.connect, &fixture.authority).await;
 }
 
@@ -225,28 +192,25 @@ async fn a_real_server_identifies_clients_by_their_certificates() {
 // ACLs and of whoAmI as UTF-8, a real one sends surrogates.
 #[tokio::test]
 async fn the_embedded_server_identifies_clients_by_their_certificates() {
-    let authority = Authority::named("tests of docent");
-    let server = embedded(&authority, |identity| with_client_roots(&authority, identity)).await;
+    let (authority, server) = embedded_for_clients().await;
     certificates_are_identities(&server.connect_string(), &authority).await;
 }
 
 async fn create(client: &Client, path: &str, acl: &[Acl<'_>]) -> Result<(), docent::Error> {
-    client
-        .create_with_stat(path, b"", CreateOptions::new(CreateMode::Ephemeral).with_acl(acl))
-        .await
-        .map(drop)
+    let options = CreateOptions::new(CreateMode::Ephemeral).with_acl(acl);
+    client.create(path, b"secret", options).await.map(drop)
 }
 
 /// A member passes the identity on to the leader; later connections have it too.
 #[tokio::test]
 async fn every_member_of_an_embedded_ensemble_identifies_its_clients() {
     let authority = Authority::named("tests of docent");
-    let tls = with_client_roots(&authority, &authority.identify("server", &["127.0.0.1"]));
+    let tls = with_client_roots(&authority, &authority.identify_server());
     let config = server::Config { servers: 3, tls: Some(tls), ..server::Config::default() };
     let cluster = TestingCluster::start_with(config).await.unwrap();
     let alice = authority.identify("alice", &[]);
     for member in 0..3 {
-        let at = cluster.addr(member).unwrap().to_string();
+        let at = address(&cluster, member);
         let client = connect(&at, &authority, &alice).await;
         let path = format!("/member-{member}");
         create(&client, &path, CREATOR_ALL_ACL).await.unwrap();
@@ -261,11 +225,10 @@ async fn every_member_of_an_embedded_ensemble_identifies_its_clients() {
 #[tokio::test]
 async fn the_scheme_is_invalid_without_client_certificates() {
     let authority = Authority::named("tests of docent");
-    let identity = authority.identify("server", &["127.0.0.1"]);
+    let identity = authority.identify_server();
     let named = [Acl::new(Perms::ALL, "x509", "CN=alice")];
     let tls = certificate_of(&identity);
-    let config = server::Config { tls: Some(tls.clone()), ..server::Config::default() };
-    let server = TestingServer::start_with(config).await.unwrap();
+    let server = embedded_with(&tls).await;
     let alice = authority.identify("alice", &[]);
     let client = connect(&server.connect_string(), &authority, &alice).await;
     is(create(&client, "/auth", CREATOR_ALL_ACL).await, ErrorKind::InvalidAcl, "auth");

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     atomic::{changed, options},
     barriers::double::both,
-    support::peer::{Answer, Options, Peer, Side},
+    support::peer::{Answer, Options, Outcome as Replied, Peer, Side},
 };
 
 /// The real server, and a Curator peer on it; `None` if either is missing.
@@ -90,9 +90,9 @@ fn cutting(fixture: &Fixture, client: &TapClient, writes: usize) -> JoinHandle<(
     }
     let (client, mut records) = (client.clone(), fixture.tap.subscribe());
     tokio::spawn(async move {
-        let is_write = |r: &Record| &*r.client == client.label() && r.is_request(OpCode::SetData);
+        let is_write = request(client.label(), OpCode::SetData);
         let mut number = 0;
-        while records.until(DEADLINE, is_write).await.is_ok() {
+        while records.until(DEADLINE, &is_write).await.is_ok() {
             number += 1;
             if number % (3 * CUT_EVERY) == 0 {
                 client.cut();
@@ -180,7 +180,7 @@ async fn increments_of_both_sides_are_counted_once() {
     // Without cuts, every outcome is known.
     eventually("Curator's connection", async || {
         let answer = curator.ask(format!("aget along:{path}")).await;
-        matches!(answer.outcome, crate::support::peer::Outcome::Ok(_)).then_some(())
+        matches!(answer.outcome, Replied::Ok(_)).then_some(())
     })
     .await;
     let more = curators_increments(&curator, path, 100);
@@ -292,7 +292,7 @@ async fn caches_of_both_sides_converge_to_the_same_tree() {
                 2..=3 => format!("write {path} {data}"),
                 _ => format!("remove {path}"),
             };
-            matches!(curator.ask(command).await.outcome, crate::support::peer::Outcome::Ok(_))
+            matches!(curator.ask(command).await.outcome, Replied::Ok(_))
         } else {
             match kind {
                 0..=1 => writer.create(path, data.as_bytes(), CreateMode::Persistent).await.is_ok(),

@@ -12,17 +12,16 @@ use crate::{
     atomic::lock_options,
     barriers::double::{done, member, spawn_enter, spawn_leave},
     support::{
-        DEADLINE, cut_off, eventually, fixture::Fixture, has_watches, ms, poll_at_most,
-        within_deadline,
+        DEADLINE, eventually,
+        fixture::{Fixture, reply, request},
+        has_watches, ms, poll_at_most, reaches, within_deadline,
     },
 };
 use docent::{
-    AtomicOptions, Client, CreateMode, DistributedAtomicLong, DistributedBarrier,
-    DistributedDoubleBarrier, Error, LockOptions, OpCode, Outcome, retry::RetryNTimes,
+    AtomicOptions, Client, Config, ConnectionState, CreateMode, DistributedAtomicLong,
+    DistributedBarrier, DistributedDoubleBarrier, Error, LockOptions, OpCode, Outcome,
+    retry::RetryNTimes,
 };
-use docent_testing::{
-    fault::Fault,
-    tap::{Record, TapClient},
-};
+use docent_testing::{fault::Fault, tap::TapClient};
 use std::time::Duration;
 use tokio::task::JoinHandle;

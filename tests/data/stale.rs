@@ -3,24 +3,22 @@
 use docent_testing::TestingCluster;
 
 use super::*;
-use crate::barriers::barrier;
+use crate::{
+    barriers::barrier,
+    support::ensemble::{address, client_of, leader_and_follower},
+};
 
 /// A cluster, the index of a member that lags, and that of another member.
 async fn cluster(leader_lags: bool) -> (TestingCluster, usize, usize) {
     let cluster = TestingCluster::start(3).await.unwrap();
-    let leader = cluster.leader().unwrap();
-    let follower = (0..3).find(|member| *member != leader).unwrap();
+    let (leader, follower) = leader_and_follower(&cluster);
     let (lagging, other) = if leader_lags { (leader, follower) } else { (follower, leader) };
     (cluster, lagging, other)
 }
 
-async fn client(cluster: &TestingCluster, at: usize) -> Client {
-    Client::connect(&cluster.addr(at).unwrap().to_string()).await.unwrap()
-}
-
 async fn a_wait_sees_a_barrier_that_was_set_before(leader_lags: bool) {
     let (cluster, lagging, other) = cluster(leader_lags).await;
-    let (a, b) = (client(&cluster, lagging).await, client(&cluster, other).await);
+    let (a, b) = (client_of(&cluster, lagging).await, client_of(&cluster, other).await);
     cluster.set_lag(lagging, true);
     let (ours, theirs) = (barrier(&a, "/barrier"), barrier(&b, "/barrier"));
     theirs.set_barrier().await.unwrap();
@@ -49,19 +47,20 @@ async fn a_wait_on_a_leader_that_lags_sees_a_barrier_that_was_set_before() {
 #[tokio::test]
 async fn a_leave_in_a_new_session_waits_for_members_that_its_server_does_not_show() {
     let (cluster, lagging, leader) = cluster(false).await;
-    let fixture = Fixture::on(cluster.addr(leader).unwrap().to_string(), None).await;
+    let fixture = Fixture::of_member(&cluster, leader).await;
     let ((a, tap), b) = (fixture.client("A").await, fixture.observer().await);
     cluster.set_lag(lagging, true);
     let first = spawn_enter(member(&a, &fixture.path, 2));
     let second = done("B", spawn_enter(member(&b, &fixture.path, 2))).await;
     let mut first = done("A", first).await;
-    let session = || a.session().map(|session| session.session_id());
-    let before = session();
+    let lease = a.session().unwrap();
     tap.kill_session(DEADLINE).await.unwrap();
-    eventually("another session", async || (session() != before).then_some(())).await;
+    eventually("the loss", async || lease.is_lost().then_some(())).await;
     a.wait_until_connected(DEADLINE).await.unwrap();
-    cut_off(&a, &tap).await;
-    fixture.tap.set_upstream(&cluster.addr(lagging).unwrap().to_string());
+    tap.refuse().await.unwrap();
+    tap.cut();
+    reaches(&a, ConnectionState::Suspended).await;
+    fixture.tap.set_upstream(&address(&cluster, lagging));
     tap.accept().await.unwrap();
     a.wait_until_connected(DEADLINE).await.unwrap();
     assert!(!first.leave_timeout(ms(500)).await.unwrap(), "the other one is inside");

@@ -16,30 +16,24 @@ use docent::{
     Client, Config, CreateMode, ErrorKind, LockOptions, OpCode, Stat, nodes::NodeEvent,
     retry::RetryNTimes,
 };
-use docent_discovery::{
-    DiscoveryOptions, Error, JsonInstanceSerializer, ServiceDiscovery, ServiceInstance,
-};
+use docent_discovery::{DiscoveryOptions, Error, ServiceDiscovery, ServiceInstance};
 use docent_testing::fault::Fault;
 use std::time::Duration;
-use support::{eventually, fixture::Fixture, ms, peer::Options, within_deadline};
+use support::{
+    DEADLINE, eventually, fixture::Fixture, ms, peer::Options, poll_once, within_deadline,
+};
 
 /// The settings of the peers that the recorded scenarios used.
 const RECORDED: Options = Options { session: Duration::from_secs(20), retries: 3 };
 
-/// A discovery below the path of the fixture.
-fn discovery(fixture: &Fixture, client: &Client) -> ServiceDiscovery {
-    with_serializer(fixture, client, JsonInstanceSerializer::new())
+fn options() -> DiscoveryOptions {
+    let lock_options = LockOptions::default().with_retry_policy(RetryNTimes::new(5, ms(50)));
+    DiscoveryOptions::default().with_lock_options(lock_options)
 }
 
-fn with_serializer(
-    fixture: &Fixture,
-    client: &Client,
-    serializer: JsonInstanceSerializer,
-) -> ServiceDiscovery {
-    let lock_options = LockOptions::default().with_retry_policy(RetryNTimes::new(5, ms(50)));
-    let options =
-        DiscoveryOptions::default().with_serializer(serializer).with_lock_options(lock_options);
-    ServiceDiscovery::with_options(client, &fixture.path, options).unwrap()
+/// A discovery below the path of the fixture.
+fn discovery(fixture: &Fixture, client: &Client) -> ServiceDiscovery {
+    ServiceDiscovery::with_options(client, &fixture.path, options()).unwrap()
 }
 
 /// An instance of `web`.
@@ -52,6 +46,11 @@ fn web(id: &str, port: u16) -> ServiceInstance {
 
 async fn done(what: &str, call: impl Future<Output = Result<(), Error>>) {
     within_deadline(what, call).await.unwrap();
+}
+
+/// The kind of the error of a call that must fail.
+async fn refusal(call: impl Future<Output = Result<(), Error>>) -> ErrorKind {
+    within_deadline("an error", call).await.unwrap_err().kind()
 }
 
 /// The path of an instance of `web`.

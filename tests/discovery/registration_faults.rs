@@ -13,7 +13,7 @@ async fn after_a_new_session_the_last_form_is_registered(fixture: Fixture) {
     done("the registration", discovery.register(web("i2", 1))).await;
     done("the update", discovery.update(web("i2", 4))).await;
     let before = stat(&observer, &node(&fixture, "i1")).await.czxid;
-    tap.kill_session(support::DEADLINE).await.unwrap();
+    tap.kill_session(DEADLINE).await.unwrap();
     for (id, port) in [("i1", 3), ("i2", 4)] {
         eventually("a new node", async || {
             let node = observer.get_data(&node(&fixture, id)).await.ok()?;
@@ -78,7 +78,7 @@ async fn a_repeated_delete_spares_the_instance_that_took_the_place(fixture: Fixt
     let ((a, ta), (b, _tb)) = (fixture.client("A").await, fixture.client("B").await);
     let (ours, theirs) = (discovery(&fixture, &a), discovery(&fixture, &b));
     done("ours", ours.register(web("i1", 1))).await;
-    within_deadline("theirs", theirs.register(web("i1", 2))).await.unwrap_err();
+    assert_eq!(refusal(theirs.register(web("i1", 2))).await, ErrorKind::NodeExists);
     let mut events = theirs.events("web", "i1").unwrap();
     ta.refuse().await.unwrap();
     fixture.tap.inject(Fault::drop_reply(OpCode::Delete).of("A"));
@@ -114,20 +114,17 @@ async fn an_unchanged_instance_that_is_not_there_is_not_registered(fixture: Fixt
     observer.create(&path, b"theirs", CreateMode::Ephemeral).await.unwrap();
     tap.accept().await.unwrap();
     until(|event| matches!(event, NodeEvent::Conflict { .. })).await;
-    let taken = within_deadline("an error", discovery.register(web("i1", 1))).await;
-    assert_eq!(taken.unwrap_err().kind(), docent::ErrorKind::NodeExists);
-    let taken = within_deadline("an error", discovery.set_enabled("web", "i1", true)).await;
-    assert_eq!(taken.unwrap_err().kind(), docent::ErrorKind::NodeExists);
+    assert_eq!(refusal(discovery.register(web("i1", 1))).await, ErrorKind::NodeExists);
+    assert_eq!(refusal(discovery.set_enabled("web", "i1", true)).await, ErrorKind::NodeExists);
     observer.delete(&path, None).await.unwrap();
     until(|event| matches!(event, NodeEvent::Restored)).await;
     done("the registration", discovery.register(web("i1", 1))).await;
     // The node is deleted, and not created again yet.
-    fixture.tap.inject(Fault::delay_reply(OpCode::Create2, support::DEADLINE).of("A"));
+    fixture.tap.inject(Fault::delay_reply(OpCode::Create2, DEADLINE).of("A"));
     observer.delete(&path, None).await.unwrap();
     until(|event| matches!(event, NodeEvent::Lost)).await;
     let mut registered = std::pin::pin!(discovery.register(web("i1", 1)));
-    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(registered.as_mut().poll(&mut cx).is_pending());
+    poll_once(registered.as_mut());
     fixture.tap.end_delays();
     done("the registration", registered).await;
     finds(&discovery, &["i1:1"]).await;

@@ -70,7 +70,7 @@ async fn a_sticky_provider_keeps_its_instance_over_a_reconnect(fixture: Fixture)
     assert_eq!(picks(&provider, 9), pick.repeat(9));
     // An instance with the same fields in another session is the same instance.
     let before = stat(&b, &node(&fixture, &pick)).await.czxid;
-    ta.kill_session(support::DEADLINE).await.unwrap();
+    ta.kill_session(DEADLINE).await.unwrap();
     for id in ["a", "b", "c"] {
         eventually("a new node", async || {
             let stat = b.exists(&node(&fixture, id)).await.unwrap()?;

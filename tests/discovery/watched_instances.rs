@@ -6,9 +6,7 @@ use super::*;
 
 /// A discovery that adopts changes of other processes.
 fn watching(fixture: &Fixture, client: &Client) -> ServiceDiscovery {
-    let lock_options = LockOptions::default().with_retry_policy(RetryNTimes::new(5, ms(50)));
-    let options =
-        DiscoveryOptions::default().with_lock_options(lock_options).with_watched_instances();
+    let options = options().with_watched_instances();
     ServiceDiscovery::with_options(client, &fixture.path, options).unwrap()
 }
 
@@ -49,7 +47,7 @@ async fn a_change_of_another_process_is_kept_in_a_new_session(fixture: Fixture) 
     let form = discovery.instance("web", "i1").unwrap();
     assert_eq!(form, web("i1", 2).with_enabled(false));
     assert_eq!(stat(&observer, &path).await.version, 1, "nothing is written");
-    tap.kill_session(support::DEADLINE).await.unwrap();
+    tap.kill_session(DEADLINE).await.unwrap();
     assert_eq!(registered_again(&observer, &path, czxid).await, theirs);
     // A change by this process starts from the form that the other process wrote.
     done("enabled", discovery.set_enabled("web", "i1", true)).await;
@@ -87,7 +85,7 @@ async fn data_that_is_not_the_instance_is_not_kept(fixture: Fixture) {
         assert_eq!(adopted(&mut events).await, ours, "{wrong}");
     }
     observer.set_data(&path, b"notjson", None).await.unwrap();
-    tap.kill_session(support::DEADLINE).await.unwrap();
+    tap.kill_session(DEADLINE).await.unwrap();
     assert_eq!(registered_again(&observer, &path, czxid).await, ours);
 }
 
@@ -129,7 +127,7 @@ async fn without_the_option_a_change_of_another_process_is_replaced_in_a_new_ses
     let theirs = ours.replace("\"port\":1", "\"port\":2");
     observer.set_data(&path, theirs.as_bytes(), None).await.unwrap();
     assert_eq!(discovery.instance("web", "i1"), Some(web("i1", 1)));
-    tap.kill_session(support::DEADLINE).await.unwrap();
+    tap.kill_session(DEADLINE).await.unwrap();
     assert_eq!(registered_again(&observer, &path, czxid).await, ours);
 }
 

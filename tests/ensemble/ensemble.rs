@@ -1,7 +1,10 @@
 //! An embedded or a real ensemble, for tests that run on both.
 
 use super::*;
-use crate::support::real::four_letter_word;
+use crate::support::{
+    ensemble::address,
+    real::{four_letter_word, settings},
+};
 
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 
@@ -40,9 +43,9 @@ impl Ensemble {
     /// A real ensemble; `None` (and a counted skip) without Java.
     #[track_caller]
     pub(crate) fn real(size: usize, sync_limit: u32) -> impl Future<Output = Option<Self>> {
-        let line = |name: &str, value: u128| (name.to_owned(), value.to_string());
-        let config = vec![line("tickTime", TICK.as_millis()), line("syncLimit", sync_limit.into())];
-        let ensemble = RealEnsemble::start_of(size, Settings { config, ..Settings::default() });
+        let (tick, limit) = (TICK.as_millis().to_string(), sync_limit.to_string());
+        let config = settings(&[("tickTime", &tick), ("syncLimit", &limit)], &[]);
+        let ensemble = RealEnsemble::start_of(size, config);
         async move { Some(Self::Real(ensemble.await?)) }
     }
 
@@ -55,7 +58,7 @@ impl Ensemble {
 
     pub(crate) fn connect_to(&self, member: usize) -> String {
         match self {
-            Self::Embedded(cluster) => cluster.addr(member).unwrap().to_string(),
+            Self::Embedded(cluster) => address(cluster, member),
             Self::Real(ensemble) => ensemble.connect_to(member),
         }
     }
@@ -65,7 +68,7 @@ impl Ensemble {
         Config::new(connect).unwrap().with_session_timeout(Duration::from_secs(60))
     }
 
-    pub(crate) async fn client_of(&self, member: usize) -> docent::Client {
+    pub(crate) async fn client_of(&self, member: usize) -> Client {
         Self::config_of(&self.connect_to(member)).connect().await.unwrap()
     }
 

@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 use tracing::Level;
 
 use super::*;
-use crate::support::{reaches, traced::Traced};
+use crate::support::traced::Traced;
 
 const FAILBACK: Duration = Duration::from_secs(1);
 
@@ -46,7 +46,7 @@ async fn a_client_returns_to_its_preferred_member_with_all_that_it_holds() {
     let home = cluster.addr(1).unwrap().port();
     let client = prefers(&cluster, home).connect().await.unwrap();
     assert_eq!(port_of(&client), Some(home));
-    let session = client.session().unwrap().session_id();
+    let session = session_id(&client);
     let guard = InterProcessMutex::new(&client, "/lock").unwrap().acquire().await.unwrap();
     client.create("/watched", b"", CreateMode::Persistent).await.unwrap();
     client.create("/written", b"", CreateMode::Persistent).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_client_returns_to_its_preferred_member_with_all_that_it_holds() {
     client.set_data("/watched", b"1", None).await.unwrap();
     assert_eq!(&*within_deadline("the event", watcher.next()).await.unwrap().path, "/watched");
     assert!(guard.is_held());
-    assert_eq!(client.session().unwrap().session_id(), session);
+    assert_eq!(session_id(&client), session);
     let metrics = client.metrics();
     assert_eq!((metrics.moves, metrics.failed_moves, metrics.sessions), (1, 0, 1));
     assert_eq!(metrics.server.map(|host| host.port), Some(home));
@@ -78,7 +78,7 @@ async fn a_reconnect_on_request_keeps_the_session_and_all_requests() {
     let cluster = TestingCluster::start(3).await.unwrap();
     let config = Config::new(&cluster.connect_string()).unwrap();
     let client = config.connect().await.unwrap();
-    let session = client.session().unwrap().session_id();
+    let session = session_id(&client);
     client.create("/written", b"", CreateMode::Persistent).await.unwrap();
     let (stop, writing) = writes(&client, "/written");
     for connections in 2..6 {
@@ -87,7 +87,7 @@ async fn a_reconnect_on_request_keeps_the_session_and_all_requests() {
     }
     stop.store(true, Ordering::Relaxed);
     writing.await.unwrap();
-    assert_eq!(client.session().unwrap().session_id(), session);
+    assert_eq!(session_id(&client), session);
     assert_eq!(client.state().get(), Some(ConnectionState::Connected));
     client.close().await.unwrap();
     let error = client.reconnect().await.unwrap_err();
@@ -138,7 +138,7 @@ struct Follower {
 impl Follower {
     async fn start(config: Config, root: &str, number: usize) -> Self {
         let client = config.connect().await.unwrap();
-        let session = client.session().unwrap().session_id();
+        let session = session_id(&client);
         client.create(&format!("{root}/e-{number}"), b"", CreateMode::Ephemeral).await.unwrap();
         let guard = if number < HOLDERS {
             let mutex = InterProcessMutex::new(&client, &format!("{root}/l-{number}")).unwrap();
@@ -244,7 +244,7 @@ async fn rolling_restart(ensemble: &mut RealEnsemble, failback: Option<Duration>
 /// Checks that no session, hold or node was lost, and closes the clients.
 async fn nothing_is_lost(clients: Vec<Follower>) {
     for follower in &clients {
-        assert_eq!(follower.client.session().unwrap().session_id(), follower.session);
+        assert_eq!(session_id(&follower.client), follower.session);
         assert_eq!(follower.client.metrics().sessions, 1);
         assert!(follower.guard.as_ref().is_none_or(LockGuard::is_held));
     }
@@ -258,10 +258,8 @@ async fn nothing_is_lost(clients: Vec<Follower>) {
 // Case (The right server, 2): after a rolling restart, one member has no clients, and another most of them.
 #[tokio::test]
 async fn clients_spread_again_after_a_rolling_restart_real() {
-    let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let config = vec![line("maxClientCnxns", "0"), line("maxSessionTimeout", "60000")];
-    let settings = Settings { config, ..Settings::default() };
-    let Some(mut ensemble) = RealEnsemble::start_with(settings).await else { return };
+    let settings = settings(&[("maxClientCnxns", "0"), ("maxSessionTimeout", "60000")], &[]);
+    let Some(mut ensemble) = RealEnsemble::start_of(3, settings).await else { return };
 
     let clients = rolling_restart(&mut ensemble, None).await;
     let (counts, imbalance) = spread(&clients, 3);

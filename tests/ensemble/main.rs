@@ -1,6 +1,7 @@
 //! The client on ensembles whose members are killed, stopped and restarted, or are too few for a
 //! majority.
 
+#[macro_use]
 extern crate docent_tests as support;
 
 mod elections;
@@ -20,9 +21,9 @@ use crate::{
     ensemble::{Ensemble, TICK},
     lost_members::Frozen,
     support::{
-        eventually,
-        real::{RealEnsemble, unique_path},
-        within_deadline,
+        eventually, passes, reaches,
+        real::{RealEnsemble, settings, unique_path},
+        session_id, within_deadline,
     },
 };
 use docent::{
@@ -38,4 +39,3 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use xtask::Settings;

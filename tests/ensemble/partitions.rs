@@ -7,6 +7,13 @@ const SYNC_LIMIT: u32 = 6;
 /// Additional time for a busy machine.
 const SLACK: Duration = Duration::from_secs(5);
 
+on_both_servers! {
+    #[tokio::test(flavor = "multi_thread")]
+    crate::Ensemble::embedded, crate::Ensemble::real;
+    an_isolated_follower_answers_reads(3, super::SYNC_LIMIT)
+    an_isolated_leader_answers_sync(3, super::SYNC_LIMIT)
+}
+
 async fn an_isolated_follower_answers_reads(ensemble: Ensemble) {
     let leader = ensemble.leader().await;
     let client = ensemble.client_of((leader + 1) % 3).await;
@@ -46,7 +53,7 @@ async fn an_isolated_leader_answers_sync(ensemble: Ensemble) {
     }
     lasted(last - since);
     let error = within_deadline("the write", writing).await.unwrap().unwrap_err();
-    assert_eq!(error.outcome(), docent::Outcome::Unknown);
+    assert_eq!(error.outcome(), Outcome::Unknown);
     drop(isolation);
     eventually("another write", async || client.set_data("/a", b"", None).await.ok()).await;
 }
@@ -62,30 +69,6 @@ fn lasted(time: Duration) {
     eprintln!("answered for {time:?}");
     let limit = TICK * SYNC_LIMIT;
     assert!(time + TICK * 3 / 2 > limit && time < limit + TICK + SLACK, "{time:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_isolated_follower_answers_reads_embedded() {
-    an_isolated_follower_answers_reads(Ensemble::embedded(3, SYNC_LIMIT).await).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_isolated_follower_answers_reads_real() {
-    if let Some(ensemble) = Ensemble::real(3, SYNC_LIMIT).await {
-        an_isolated_follower_answers_reads(ensemble).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_isolated_leader_answers_sync_embedded() {
-    an_isolated_leader_answers_sync(Ensemble::embedded(3, SYNC_LIMIT).await).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_isolated_leader_answers_sync_real() {
-    if let Some(ensemble) = Ensemble::real(3, SYNC_LIMIT).await {
-        an_isolated_leader_answers_sync(ensemble).await;
-    }
 }
 
 /// An abandoned acquire's create is ordered by the leader but not committed: the followers' acknowledgements are
@@ -115,10 +98,7 @@ async fn a_create_that_is_committed_after_the_search_leaves_no_node() {
     let mut states = client.states();
     cluster.cut_connections(leader);
     acquiring.abort();
-    within_deadline("a reconnect", async {
-        while states.next().await != Some(ConnectionState::Reconnected.into()) {}
-    })
-    .await;
+    passes(&mut states, ConnectionState::Reconnected).await;
     // The search (a write and a listing) is sent on the new connection, and gets no reply. The leader answers its other
     // client after it received the search.
     let is_sent = async || (client.metrics().in_flight >= 2).then_some(());

@@ -9,17 +9,22 @@ const SYNC_LIMIT: u32 = 12;
 /// Long enough for a renewal on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
+on_both_servers! {
+    #[tokio::test(flavor = "multi_thread")]
+    crate::Ensemble::embedded, crate::Ensemble::real;
+    a_hold_stays_proven(3, super::SYNC_LIMIT)
+}
+
 async fn client(ensemble: &Ensemble, member: usize, timeout: Duration) -> Client {
     let config = Ensemble::config_of(&ensemble.connect_to(member));
     config.with_session_timeout(timeout).with_direct_servers(true).connect().await.unwrap()
 }
 
 async fn hold(client: &Client, path: &str, every: Option<Duration>) -> LockGuard {
-    let options = LockOptions::default();
-    let options = match every {
-        Some(every) => options.with_proven_renewal(every),
-        None => options,
-    };
+    let mut options = LockOptions::default();
+    if let Some(every) = every {
+        options = options.with_proven_renewal(every);
+    }
     let mutex = InterProcessMutex::with_options(client, path, options).unwrap();
     within_deadline("the lock", mutex.acquire()).await.unwrap()
 }
@@ -56,27 +61,11 @@ async fn stays_proven(ensemble: &Ensemble, member: usize, is_leader: bool) {
     .await;
     let connections = client.metrics().connections;
     eprintln!("{connections} connections for {TIMEOUT:?} * 2");
-    if is_leader {
-        assert!(connections <= 3, "{connections} connections at the leader");
-    } else {
-        assert!(connections > 10, "{connections} connections at a follower");
-    }
+    assert!(if is_leader { connections <= 3 } else { connections > 10 }, "{connections}");
     assert!(guard.is_held());
     assert_eq!(client.state().get(), state, "the state of the connection has changed");
     guard.release().await.unwrap();
     client.close().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_hold_stays_proven_embedded() {
-    a_hold_stays_proven(Ensemble::embedded(3, SYNC_LIMIT).await).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_hold_stays_proven_real() {
-    if let Some(ensemble) = Ensemble::real(3, SYNC_LIMIT).await {
-        a_hold_stays_proven(ensemble).await;
-    }
 }
 
 /// A follower answers pings for a paused leader, for longer than the sessions last. When the leader continues, it ends

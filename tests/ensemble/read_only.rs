@@ -44,17 +44,12 @@ async fn without_a_majority_one_may_read_and_then_moves_on() {
 /// The same with real servers.
 #[tokio::test]
 async fn without_a_real_majority_one_may_read_and_then_moves_on() {
-    let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let settings = Settings {
+    let settings = settings(
         // Since 3.7, a read-only server grants only local sessions.
-        config: vec![
-            line("localSessionsEnabled", "true"),
-            line("localSessionsUpgradingEnabled", "true"),
-        ],
-        properties: vec![line("readonlymode.enabled", "true")],
-        ..Settings::default()
-    };
-    let Some(mut ensemble) = RealEnsemble::start_with(settings).await else { return };
+        &[("localSessionsEnabled", "true"), ("localSessionsUpgradingEnabled", "true")],
+        &[("readonlymode.enabled", "true")],
+    );
+    let Some(mut ensemble) = RealEnsemble::start_of(3, settings).await else { return };
     let config = || {
         let config = Config::new(&ensemble.connect()).unwrap();
         config.with_session_timeout(Duration::from_secs(20)).with_read_only(true)
@@ -85,12 +80,7 @@ async fn without_a_real_majority_one_may_read_and_then_moves_on() {
 }
 
 async fn reads_only(client: &Client) {
-    within_deadline("a read-only session", async {
-        let mut state = client.state();
-        state.wait_for(|state| *state == Some(ConnectionState::ReadOnly)).await.map(|_| ())
-    })
-    .await
-    .unwrap();
+    reaches(client, ConnectionState::ReadOnly).await;
     assert_eq!(client.get_data("/a").await.unwrap().data, "x");
     for error in [
         client.set_data("/a", b"y", None).await.map(|_| ()),
@@ -148,11 +138,8 @@ async fn a_hold_ends_by_its_deadline_on_a_read_only_server() {
     cluster.stop(1);
     cluster.stop(2);
     let last = client.now();
-    within_deadline("a read-only server", async {
-        while states.next().await != Some(ConnectionState::ReadOnly.into()) {}
-    })
-    .await;
-    assert_eq!(client.session().unwrap().session_id(), lease.session_id(), "the same session");
+    passes(&mut states, ConnectionState::ReadOnly).await;
+    assert_eq!(session_id(&client), lease.session_id(), "the same session");
     // The server answers all the time.
     eventually("the end of the hold", async || {
         let _ = client.exists("/lock").await;
@@ -163,15 +150,9 @@ async fn a_hold_ends_by_its_deadline_on_a_read_only_server() {
     assert!(lease.deadline() < last + Duration::from_secs(2), "not renewed since");
     assert!(client.now() >= lease.deadline());
     assert!(!guard.is_held() && guard.guarded().is_err());
-    within_deadline("the loss of the session", async {
-        while states.next().await != Some(ConnectionState::Lost.into()) {}
-    })
-    .await;
+    passes(&mut states, ConnectionState::Lost).await;
     assert!(lease.is_lost());
-    within_deadline("a read-only server", async {
-        while states.next().await != Some(ConnectionState::ReadOnly.into()) {}
-    })
-    .await;
+    passes(&mut states, ConnectionState::ReadOnly).await;
     let refused = mutex.acquire_timeout(Duration::from_millis(100)).await;
     assert!(refused.is_err(), "{refused:?}");
     drop(guard);
@@ -194,10 +175,7 @@ async fn a_participant_on_a_read_only_server_does_not_lead() {
         let mut states = a.states();
         cluster.stop(1);
         cluster.stop(2);
-        within_deadline("a read-only server", async {
-            while states.next().await != Some(ConnectionState::ReadOnly.into()) {}
-        })
-        .await;
+        passes(&mut states, ConnectionState::ReadOnly).await;
         if policy == Standard {
             assert!(!leadership.is_held());
         }
@@ -212,17 +190,10 @@ async fn a_participant_on_a_read_only_server_does_not_lead() {
         }
         cluster.restart(1).await.unwrap();
         cluster.restart(2).await.unwrap();
-        within_deadline("a leader", async {
-            select(&[&first, &second, &third]).await;
+        let latches = [&first, &second, &third];
+        eventually("a leadership", async || {
+            latches.iter().find_map(|latch| latch.current_leadership()).map(drop)
         })
         .await;
     }
-}
-
-/// Waits until one of the latches leads.
-async fn select(latches: &[&LeaderLatch]) {
-    eventually("a leadership", async || {
-        latches.iter().find_map(|latch| latch.current_leadership()).map(drop)
-    })
-    .await;
 }

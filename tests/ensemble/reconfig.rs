@@ -10,72 +10,38 @@ use tokio::{
 };
 
 use super::*;
-
-/// The digest of `super:test`.
-pub(crate) const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
+use crate::support::ensemble::{SUPER_DIGEST, changeable};
 
 pub(crate) const OBSERVER: &str = "server.100=0.0.0.0:4001:4002:observer;0.0.0.0:4003";
 
-/// Runs each test on an embedded ensemble and on a real one.
-macro_rules! on_both {
-    ($($test:ident($size:expr)),+ $(,)?) => {
-        mod embedded {
-            $(
-                #[tokio::test]
-                async fn $test() {
-                    super::$test(super::embedded($size).await).await;
-                }
-            )+
-        }
-        mod real {
-            $(
-                #[tokio::test]
-                async fn $test() {
-                    let Some(ensemble) = super::real($size).await else { return };
-                    super::$test(ensemble).await;
-                }
-            )+
-        }
-    };
-}
-
 async fn embedded(size: usize) -> Ensemble {
-    let config = server::Config {
-        version: server::Version::V3_8,
-        servers: size,
-        standalone_enabled: false,
-        reconfig_enabled: true,
-        enforce_quota: true,
-        super_digest: Some(SUPER_DIGEST.to_owned()),
-        ..server::Config::default()
-    };
+    let config =
+        server::Config { version: server::Version::V3_8, enforce_quota: true, ..changeable(size) };
     Ensemble::Embedded(TestingCluster::start_with(config).await.unwrap())
 }
 
 #[track_caller]
 pub(crate) fn real(size: usize) -> impl Future<Output = Option<Ensemble>> {
-    let pairs = |pairs: &[(&str, &str)]| {
-        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-    };
-    let settings = Settings {
-        config: pairs(&[("reconfigEnabled", "true"), ("standaloneEnabled", "false")]),
-        properties: pairs(&[
+    let settings = settings(
+        &[("reconfigEnabled", "true"), ("standaloneEnabled", "false")],
+        &[
             ("zookeeper.DigestAuthenticationProvider.superDigest", SUPER_DIGEST),
             ("zookeeper.enforceQuota", "true"),
-        ]),
-        ..Settings::default()
-    };
+        ],
+    );
     let ensemble = RealEnsemble::start_of(size, settings);
     async move { Some(Ensemble::Real(ensemble.await?)) }
 }
 
-on_both! {
-    the_config_node_names_the_members(3),
-    the_members_are_changed_by_the_super_user_alone(1),
-    refused_changes_have_the_errors_of_a_real_server(1),
-    a_removed_follower_goes_on_as_one_that_does_not_vote(3),
-    a_removed_leader_is_replaced(3),
-    quotas_are_counted_and_enforced(1),
+on_both_servers! {
+    #[tokio::test]
+    super::embedded, super::real;
+    the_config_node_names_the_members(3)
+    the_members_are_changed_by_the_super_user_alone(1)
+    refused_changes_have_the_errors_of_a_real_server(1)
+    a_removed_follower_goes_on_as_one_that_does_not_vote(3)
+    a_removed_leader_is_replaced(3)
+    quotas_are_counted_and_enforced(1)
 }
 
 pub(crate) async fn super_user(ensemble: &Ensemble, member: usize) -> Client {

@@ -7,7 +7,14 @@ use super::*;
 const SYNC_LIMIT: u32 = 6;
 const SESSION: Duration = Duration::from_secs(4);
 
+on_both_servers! {
+    #[tokio::test(flavor = "multi_thread")]
+    crate::Ensemble::embedded, crate::Ensemble::real;
+    a_strict_hold_on_a_lost_follower_ends_before_the_next(3, super::SYNC_LIMIT)
+}
+
 /// Both clients run on one machine, so their clocks can be compared.
+// Case (Strict mutexes): a follower that is cut off with the holder.
 async fn a_strict_hold_on_a_lost_follower_ends_before_the_next(ensemble: Ensemble) {
     let leader = ensemble.leader().await;
     let follower = (leader + 1) % 3;
@@ -50,18 +57,4 @@ async fn a_strict_hold_on_a_lost_follower_ends_before_the_next(ensemble: Ensembl
     assert!(token > guard.fencing_token().await.unwrap());
     within_deadline("a release", next.release()).await.unwrap();
     drop((guard, frozen));
-}
-
-// Case (Strict mutexes): a follower that is cut off with the holder.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_strict_hold_on_a_lost_follower_ends_before_the_next_embedded() {
-    let ensemble = Ensemble::embedded(3, SYNC_LIMIT).await;
-    a_strict_hold_on_a_lost_follower_ends_before_the_next(ensemble).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_strict_hold_on_a_lost_follower_ends_before_the_next_real() {
-    if let Some(ensemble) = Ensemble::real(3, SYNC_LIMIT).await {
-        a_strict_hold_on_a_lost_follower_ends_before_the_next(ensemble).await;
-    }
 }

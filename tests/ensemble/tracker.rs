@@ -2,26 +2,19 @@
 
 use docent::{Acl, EnsembleTracker, OpCode, Perms, config::Host, ensemble::EnsembleConfig};
 use docent_testing::{TestingServer, fault::Fault, tap::TapClient};
-use std::collections::BTreeSet;
 
 use super::*;
 use crate::{
-    reconfig::{OBSERVER, SUPER_DIGEST, joining, leaving, real, super_user, text},
-    support::{DEADLINE, pending_and_watches},
+    reconfig::{OBSERVER, joining, leaving, real, super_user, text},
+    support::{
+        DEADLINE,
+        ensemble::{address, addresses, changeable, configured, servers},
+        has_watches,
+    },
 };
 
-fn cluster_config(servers: usize) -> server::Config {
-    server::Config {
-        servers,
-        standalone_enabled: false,
-        reconfig_enabled: true,
-        super_digest: Some(SUPER_DIGEST.to_owned()),
-        ..server::Config::default()
-    }
-}
-
 async fn cluster(servers: usize) -> TestingCluster {
-    TestingCluster::start_with(cluster_config(servers)).await.unwrap()
+    TestingCluster::start_with(changeable(servers)).await.unwrap()
 }
 
 async fn connect(connect: &str) -> Client {
@@ -30,30 +23,15 @@ async fn connect(connect: &str) -> Client {
 }
 
 async fn admin(cluster: &TestingCluster, member: usize) -> Client {
-    let client = connect(&cluster.addr(member).unwrap().to_string()).await;
+    let client = connect(&address(cluster, member)).await;
     client.add_auth("digest", b"super:test").await.unwrap();
     client
-}
-
-fn servers(client: &Client) -> BTreeSet<String> {
-    client.servers().iter().map(ToString::to_string).collect()
-}
-
-fn addresses(cluster: &TestingCluster, members: &[usize]) -> BTreeSet<String> {
-    members.iter().map(|member| cluster.addr(*member).unwrap().to_string()).collect()
-}
-
-/// Waits for the configuration of this version or a later one.
-async fn configured(tracker: &EnsembleTracker, least: i64) -> EnsembleConfig {
-    let mut config = tracker.config();
-    let known = config.wait_for(|config| config.as_ref().is_some_and(|c| c.version >= least));
-    (**within_deadline("a configuration", known).await.unwrap().as_ref().unwrap()).clone()
 }
 
 #[tokio::test]
 async fn one_server_is_enough_to_find_the_others() {
     let cluster = cluster(3).await;
-    let client = connect(&cluster.addr(0).unwrap().to_string()).await;
+    let client = connect(&address(&cluster, 0)).await;
     assert_eq!(servers(&client).len(), 1);
     let tracker = EnsembleTracker::new(&client);
     let config = configured(&tracker, 1).await;
@@ -61,17 +39,17 @@ async fn one_server_is_enough_to_find_the_others() {
     assert_eq!(servers(&client), addresses(&cluster, &[0, 1, 2]));
 
     cluster.stop(0);
-    let session = client.session().unwrap().session_id();
+    let session = session_id(&client);
     eventually("the session at another member", async || {
         client.exists("/").await.ok().map(drop).filter(|()| client.server().is_some())
     })
     .await;
-    assert_eq!(client.session().unwrap().session_id(), session);
+    assert_eq!(session_id(&client), session);
 }
 
 #[tokio::test]
 async fn a_client_without_a_tracker_reads_no_configuration() {
-    let server = TestingServer::start_with(cluster_config(1)).await.unwrap();
+    let server = TestingServer::start_with(changeable(1)).await.unwrap();
     let tap = server.tap().await.unwrap();
     let a = tap.client("A").await.unwrap();
     let client = connect(&a.connect_string()).await;
@@ -86,7 +64,7 @@ async fn a_client_leaves_a_server_that_leaves_the_ensemble() {
     let cluster = cluster(3).await;
     let leader = cluster.leader().unwrap();
     let follower = (leader + 1) % 3;
-    let client = connect(&cluster.addr(follower).unwrap().to_string()).await;
+    let client = connect(&address(&cluster, follower)).await;
     let tracker = EnsembleTracker::new(&client);
     configured(&tracker, 1).await;
     let admin = admin(&cluster, leader).await;
@@ -99,7 +77,7 @@ async fn a_client_leaves_a_server_that_leaves_the_ensemble() {
     configured(&tracker, removed.stat.mzxid).await;
     let others: Vec<_> = (0..3).filter(|member| *member != follower).collect();
     assert_eq!(servers(&client), addresses(&cluster, &others));
-    let gone = cluster.addr(follower).unwrap().to_string();
+    let gone = address(&cluster, follower);
     eventually("another server", async || {
         client.server().filter(|server| server.to_string() != gone).map(drop)
     })
@@ -158,11 +136,11 @@ async fn only_a_newer_configuration_with_addresses_counts() {
 /// keeps the newest configuration.
 #[tokio::test]
 async fn a_server_that_lags_brings_no_older_configuration_back() {
-    let config = server::Config { tick_time: Duration::from_millis(100), ..cluster_config(3) };
+    let config = server::Config { tick_time: Duration::from_millis(100), ..changeable(3) };
     let cluster = TestingCluster::start_with(config).await.unwrap();
     let leader = cluster.leader().unwrap();
     let lagging = (leader + 1) % 3;
-    let tap = Tap::start(&cluster.addr(leader).unwrap().to_string()).await.unwrap();
+    let tap = Tap::start(&address(&cluster, leader)).await.unwrap();
     let a = tap.client("A").await.unwrap();
     let config = Config::new(&a.connect_string()).unwrap().with_read_only(true);
     let config = config.with_session_timeout(Duration::from_secs(2));
@@ -180,11 +158,9 @@ async fn a_server_that_lags_brings_no_older_configuration_back() {
     })
     .await;
     let since = tap.len();
-    tap.set_upstream(&cluster.addr(lagging).unwrap().to_string());
+    tap.set_upstream(&address(&cluster, lagging));
     a.cut();
-    let mut state = client.state();
-    let read_only = state.wait_for(|state| *state == Some(ConnectionState::ReadOnly));
-    within_deadline("a session that can only read", read_only).await.unwrap();
+    reaches(&client, ConnectionState::ReadOnly).await;
     eventually("the read of the tracker", async || {
         let trace = tap.trace().since(since);
         trace.iter().any(|record| record.is_reply(OpCode::GetData)).then_some(())
@@ -208,7 +184,7 @@ fn kept_at(client: &Client, tap: &TapClient) -> EnsembleTracker {
 #[tokio::test]
 async fn addresses_of_proxies_are_kept_by_a_function() {
     let cluster = cluster(3).await;
-    let tap = Tap::start(&cluster.addr(0).unwrap().to_string()).await.unwrap();
+    let tap = Tap::start(&address(&cluster, 0)).await.unwrap();
     let a = tap.client("A").await.unwrap();
     let client = connect(&a.connect_string()).await;
     let tracker = kept_at(&client, &a);
@@ -227,7 +203,7 @@ async fn addresses_of_proxies_are_kept_by_a_function() {
 async fn a_tracker_outlives_a_panic_of_its_function() {
     let cluster = cluster(3).await;
     let leader = cluster.leader().unwrap();
-    let client = connect(&cluster.addr(leader).unwrap().to_string()).await;
+    let client = connect(&address(&cluster, leader)).await;
     let has_panicked = Arc::new(AtomicBool::new(false));
     let panics = Arc::clone(&has_panicked);
     let tracker = EnsembleTracker::with_hosts(&client, move |config| {
@@ -244,7 +220,7 @@ async fn a_tracker_outlives_a_panic_of_its_function() {
 // Case (Ensembles that change): a server refuses the read of the configuration for a while.
 #[tokio::test]
 async fn a_throttled_read_is_repeated() {
-    let server = TestingServer::start_with(cluster_config(1)).await.unwrap();
+    let server = TestingServer::start_with(changeable(1)).await.unwrap();
     let client = connect(&server.connect_string()).await;
     server.throttle(3);
     let tracker = EnsembleTracker::new(&client);
@@ -256,7 +232,7 @@ async fn a_throttled_read_is_repeated() {
 // client, or by the ACL of the node, had no watch and followed nothing until the next connection.
 #[tokio::test]
 async fn a_read_that_a_full_queue_refuses_is_repeated() {
-    let server = TestingServer::start_with(cluster_config(1)).await.unwrap();
+    let server = TestingServer::start_with(changeable(1)).await.unwrap();
     let config = Config::new(&server.connect_string()).unwrap().with_max_requests(1);
     let client = config.with_connection_timeout(DEADLINE).connect().await.unwrap();
     server.stall();
@@ -272,13 +248,13 @@ async fn a_read_that_a_full_queue_refuses_is_repeated() {
 #[tokio::test]
 async fn a_configuration_that_was_hidden_is_read_later() {
     let cluster = cluster(3).await;
-    let client = connect(&cluster.addr(0).unwrap().to_string()).await;
+    let client = connect(&address(&cluster, 0)).await;
     let admin = admin(&cluster, 1).await;
     let node = "/zookeeper/config";
     let hidden = [Acl::new(Perms::WRITE, "world", "anyone")];
     admin.set_acl(node, &hidden, None).await.unwrap();
     client.sync("/").await.unwrap();
-    let tap = Tap::start(&cluster.addr(0).unwrap().to_string()).await.unwrap();
+    let tap = Tap::start(&address(&cluster, 0)).await.unwrap();
     let a = tap.client("A").await.unwrap();
     let other = connect(&a.connect_string()).await;
     let tracker = kept_at(&other, &a);
@@ -295,18 +271,18 @@ async fn a_configuration_that_was_hidden_is_read_later() {
 #[tokio::test]
 async fn a_dropped_tracker_leaves_no_watch_and_the_last_servers() {
     let cluster = cluster(3).await;
-    let client = connect(&cluster.addr(0).unwrap().to_string()).await;
+    let client = connect(&address(&cluster, 0)).await;
     let tracker = EnsembleTracker::new(&client);
     configured(&tracker, 1).await;
-    eventually("the watch", async || (pending_and_watches(&client) == (0, 1)).then_some(())).await;
+    has_watches(&client, 1).await;
     let mut config = tracker.config();
     tracker.close();
-    eventually("no watch", async || (pending_and_watches(&client) == (0, 0)).then_some(())).await;
+    has_watches(&client, 0).await;
     config.get();
     assert!(within_deadline("the end", config.next()).await.is_none());
     assert_eq!(servers(&client), addresses(&cluster, &[0, 1, 2]));
     for member in 0..3 {
-        let addr = cluster.addr(member).unwrap().to_string();
+        let addr = address(&cluster, member);
         eventually("no watch at the servers", async || {
             let words = crate::support::real::four_letter_word(&addr, "wchp").await;
             words.ok().filter(|words| words.trim().is_empty())
@@ -318,7 +294,7 @@ async fn a_dropped_tracker_leaves_no_watch_and_the_last_servers() {
 /// A tracker keeps no session open, and ends with its client.
 #[tokio::test]
 async fn a_tracker_ends_with_its_client() {
-    let server = TestingServer::start_with(cluster_config(1)).await.unwrap();
+    let server = TestingServer::start_with(changeable(1)).await.unwrap();
     for closes in [true, false] {
         let client = connect(&server.connect_string()).await;
         let tracker = EnsembleTracker::new(&client);
@@ -338,7 +314,7 @@ async fn a_tracker_ends_with_its_client() {
 /// The next connection repeats a read whose reply was lost.
 #[tokio::test]
 async fn a_lost_reply_is_followed_by_the_read_of_the_next_connection() {
-    let server = TestingServer::start_with(cluster_config(1)).await.unwrap();
+    let server = TestingServer::start_with(changeable(1)).await.unwrap();
     let tap = server.tap().await.unwrap();
     let a = tap.client("A").await.unwrap();
     tap.inject(Fault::drop_reply(OpCode::GetData));

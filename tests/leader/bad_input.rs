@@ -176,7 +176,7 @@ async fn a_node_that_cannot_be_deleted_is_reported_by_the_close(fixture: Fixture
     let (a, _tap) = fixture.client("A").await;
     path_with(&fixture, &a, Perms::CREATE | Perms::READ | Perms::ADMIN).await;
     let latch = LeaderLatch::start_with(&a, &fixture.path, "a", options()).unwrap();
-    let leadership = within_deadline("the leadership", latch.leadership()).await.unwrap();
+    let leadership = leads(&latch).await;
     let error = refusal(latch.close()).await;
     assert_names(&error, ErrorKind::NoAuth, leadership.path());
     assert!(!leadership.is_held());
@@ -251,12 +251,9 @@ async fn a_touch_that_is_refused_is_reported_once(fixture: Fixture) {
     let Some(NodeEvent::Failed(error)) = event else { panic!("{event:?}") };
     assert_names(&error, ErrorKind::NoAuth, &format!("{path}/touch"));
     // Several more touches, and no more reports.
-    let touches = || {
-        let sent = fixture.sent("A", 0);
-        sent.iter().filter(|op| **op == OpCode::CreateTtl).count()
-    };
+    let touches = || fixture.requests(0, OpCode::CreateTtl);
     let now = touches();
-    crate::support::eventually("more attempts", async || (touches() > now + 2).then_some(())).await;
+    eventually("more attempts", async || (touches() > now + 2).then_some(())).await;
     node.close().await.unwrap();
     assert!(within_deadline("the end", events.next()).await.is_none());
 }
@@ -268,27 +265,23 @@ async fn a_server_without_times_to_live_is_reported_once() {
         server::Config { extended_types_enabled: false, ..Default::default() },
         server::Config { version: server::Version::V3_4, ..Default::default() },
     ] {
-        let server = TestingServer::start_with(config).await.unwrap();
-        let fixture = Fixture::on(server.connect_string(), Some(server)).await;
+        let fixture = Fixture::with(config).await;
         let (a, _tap) = fixture.client("A").await;
         fixture.create_path(&a).await;
         let path = format!("{}/n", fixture.path);
         let node = PersistentTtlNode::start(&a, &path, ms(100), "").unwrap();
         assert_names(&refusal(node.created()).await, ErrorKind::Unimplemented, &path);
-        let sent = fixture.sent("A", 0);
-        assert_eq!(sent.iter().filter(|op| **op == OpCode::CreateTtl).count(), 1, "{sent:?}");
+        assert_eq!(fixture.requests(0, OpCode::CreateTtl), 1);
     }
 }
 
 /// A server without containers: the parents are persistent nodes.
 #[tokio::test]
 async fn leaders_and_kept_nodes_need_no_containers() {
-    let config = server::Config { version: server::Version::V3_4, ..Default::default() };
-    let server = TestingServer::start_with(config).await.unwrap();
-    let fixture = Fixture::on(server.connect_string(), Some(server)).await;
+    let fixture = Fixture::of_version(server::Version::V3_4).await;
     let (a, _tap) = fixture.client("A").await;
     let latch = LeaderLatch::start(&a, &format!("{}/latch", fixture.path), "a").unwrap();
-    let leadership = within_deadline("the leadership", latch.leadership()).await.unwrap();
+    let leadership = leads(&latch).await;
     assert!(leadership.fencing_token().await.unwrap() > 0);
     latch.close().await.unwrap();
     let selector = LeaderSelector::new(&a, &format!("{}/selector", fixture.path), "a").unwrap();

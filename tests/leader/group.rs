@@ -32,8 +32,7 @@ async fn shows(view: &mut Events<Result<Arc<Members>, Error>>, wanted: &[(&str, 
 
 // Case (Leader election and kept nodes): the view of a group: members come, go and change.
 async fn a_view_follows_the_group(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let (b, _b) = fixture.client("B").await;
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let first = GroupMember::join(&a, &fixture.path, "a", "1").unwrap();
     let mut view = first.view();
     // The view works before the group exists.
@@ -58,11 +57,9 @@ async fn a_view_outlasts_cuts_and_sessions(fixture: Fixture) {
     let (b, _b) = fixture.client("B").await;
     let first = GroupMember::join(&a, &fixture.path, "a", "").unwrap();
     within_deadline("A", first.joined()).await.unwrap();
-    let (path, acl) =
-        (format!("{}/secret", fixture.path), [Acl::new(Perms::CREATE, "world", "anyone")]);
-    b.create_with_stat(&path, b"", CreateOptions::new(CreateMode::Ephemeral).with_acl(&acl))
-        .await
-        .unwrap();
+    let path = format!("{}/secret", fixture.path);
+    let acl = [Acl::new(Perms::CREATE, "world", "anyone")];
+    b.create(&path, b"", CreateOptions::new(CreateMode::Ephemeral).with_acl(&acl)).await.unwrap();
     let mut view = first.view();
     let error = within_deadline("the refusal", view.next()).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoAuth, "reported once");
@@ -82,24 +79,22 @@ async fn a_view_outlasts_cuts_and_sessions(fixture: Fixture) {
 
 /// The first reply is delayed until the reads of the other members have been sent.
 async fn the_members_are_read_at_once(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let (b, _b) = fixture.client("B").await;
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let member = GroupMember::join(&a, &fixture.path, "own", "").unwrap();
     within_deadline("the join", member.joined()).await.unwrap();
     for id in 0..100 {
         let path = format!("{}/{id:02}", fixture.path);
         b.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
     }
-    let before = fixture.tap.len();
+    let mut records = fixture.tap.subscribe();
     fixture.tap.inject(Fault::delay_reply(OpCode::GetData, DEADLINE).of("A"));
     let (members, ()) = tokio::join!(member.current_members(), async {
         let (mut requests, mut replies) = (0, 0);
         let are_sent = |r: &Record| {
-            requests += usize::from(&*r.client == "A" && r.is_request(OpCode::GetData));
-            replies += usize::from(&*r.client == "A" && r.is_reply(OpCode::GetData));
+            requests += usize::from(request("A", OpCode::GetData)(r));
+            replies += usize::from(reply("A", OpCode::GetData)(r));
             requests == 64 && replies == 1
         };
-        let mut records = fixture.tap.subscribe_from(before);
         records.until(DEADLINE, are_sent).await.unwrap();
         fixture.tap.end_delays();
     });

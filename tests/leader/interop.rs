@@ -17,6 +17,11 @@ async fn peers() -> Option<(Peer, Peer)> {
     Some(tokio::join!(Peer::docent(&connect, options), Peer::java(&connect, options)))
 }
 
+async fn two_in_the_queue(peer: &Peer, path: &str) {
+    let are_two = async || (peer.children(path).await.len() == 2).then_some(());
+    eventually("two in the queue", are_two).await;
+}
+
 /// Each latch waits while the other leads, and leads with a greater token once that one has closed.
 #[tokio::test]
 async fn latches_of_both_lead_in_turn() {
@@ -29,22 +34,16 @@ async fn latches_of_both_lead_in_turn() {
         let (next, leads) = if term % 2 == 1 { (&theirs, &ours) } else { (&ours, &theirs) };
         let (new, old) = (format!("L{term}"), format!("L{}", term - 1));
         next.ask(format!("latch start {new} {path} id{term}")).await.ok();
-        eventually("two in the queue", async || {
-            let queue = ours.children(&path).await;
-            (queue.len() == 2).then_some(())
-        })
-        .await;
+        two_in_the_queue(&ours, &path).await;
         assert_eq!(next.ask(format!("latch leader? {new}")).await.ok(), "false");
         assert_eq!(leads.ask(format!("latch leader? {old}")).await.ok(), "true");
         let token: i64 = leads.ask(format!("latch token {old}")).await.ok().parse().unwrap();
         assert!(token > last_token, "{token} after {last_token}");
         last_token = token;
         if term == 1 {
-            let both = format!("2 *id{} id{term}", term - 1);
-            for peer in [next, leads] {
-                let name = if std::ptr::eq(peer, next) { &new } else { &old };
+            for (peer, name) in [(next, &new), (leads, &old)] {
                 let queue = peer.ask(format!("latch participants {name}")).await;
-                assert_eq!(queue.ok(), both);
+                assert_eq!(queue.ok(), "2 *id0 id1");
             }
         }
         leads.ask(format!("latch close {old}")).await.ok();
@@ -64,17 +63,11 @@ async fn selectors_of_both_take_turns() {
     our_terms.next("lead S 1").await;
     theirs.ask(format!("selector start S {path} theirs requeue")).await.ok();
     for term in 1..=TERMS {
-        eventually("two in the queue", async || {
-            (ours.children(&path).await.len() == 2).then_some(())
-        })
-        .await;
+        two_in_the_queue(&ours, &path).await;
         assert_eq!(theirs.ask("selector leader? S").await.ok(), "false");
         assert_eq!(ours.ask("selector yield S").await.outcome, Outcome::Ok(String::new()));
         their_terms.next(&format!("lead S {term}")).await;
-        eventually("two in the queue", async || {
-            (ours.children(&path).await.len() == 2).then_some(())
-        })
-        .await;
+        two_in_the_queue(&ours, &path).await;
         assert_eq!(ours.ask("selector leader? S").await.ok(), "false");
         assert_eq!(theirs.ask("selector yield S").await.outcome, Outcome::Ok(String::new()));
         our_terms.next(&format!("lead S {}", term + 1)).await;
@@ -89,19 +82,16 @@ async fn members_of_both_see_each_other() {
     let path = unique_path("group");
     ours.ask(format!("group join G {path} ours a")).await.ok();
     theirs.ask(format!("group join G {path} theirs b")).await.ok();
-    for peer in [&ours, &theirs] {
-        eventually("both members", async || {
-            let members = peer.ask("group members G").await;
-            (members.ok() == "2 ours=a theirs=b").then_some(())
+    let sees = async |peer: &Peer, wanted: &str| {
+        eventually(wanted, async || {
+            (peer.ask("group members G").await.ok() == wanted).then_some(())
         })
         .await;
-    }
+    };
+    sees(&ours, "2 ours=a theirs=b").await;
+    sees(&theirs, "2 ours=a theirs=b").await;
     ours.ask("group leave G").await.ok();
-    eventually("one member", async || {
-        let members = theirs.ask("group members G").await;
-        (members.ok() == "1 theirs=b").then_some(())
-    })
-    .await;
+    sees(&theirs, "1 theirs=b").await;
     ours.close().await;
     theirs.close().await;
 }

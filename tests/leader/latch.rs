@@ -1,7 +1,6 @@
 //! A latch without faults. Tests ported from Curator's `TestLeaderLatch` have the Java name above them.
 
 use docent::{
-    Config,
     leader::CloseMode,
     runtime::{Runtime, Task, Timer, Transport},
 };
@@ -21,12 +20,8 @@ on_both_servers! {
     a_write_of_a_former_leader_is_refused
 }
 
-fn latch(fixture: &Fixture, client: &docent::Client, id: &str) -> LeaderLatch {
+fn latch(fixture: &Fixture, client: &Client, id: &str) -> LeaderLatch {
     LeaderLatch::start_with(client, &fixture.path, id, options()).unwrap()
-}
-
-async fn next(changes: &mut Events<LeadershipChange>) -> Option<LeadershipChange> {
-    within_deadline("a change", changes.next()).await
 }
 
 /// `TestLeaderLatch.testBasic`.
@@ -35,7 +30,7 @@ async fn next(changes: &mut Events<LeadershipChange>) -> Option<LeadershipChange
 async fn a_latch_leads_and_has_a_token(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let latch = latch(&fixture, &a, "idA");
-    let leadership = within_deadline("the leadership", latch.leadership()).await.unwrap();
+    let leadership = leads(&latch).await;
     assert!(leadership.is_held() && latch.current_leadership().is_some());
     let stat = a.exists(leadership.path()).await.unwrap().unwrap();
     assert_eq!(leadership.fencing_token().await.unwrap(), stat.czxid);
@@ -65,22 +60,22 @@ async fn listeners_hear_of_each_change_in_order(fixture: Fixture) {
         let options = options().with_close_mode(mode);
         let latch = LeaderLatch::start_with(&a, &fixture.path, "a", options).unwrap();
         let mut changes = latch.changes();
-        assert!(matches!(next(&mut changes).await, Some(LeadershipChange::Leader(_))));
+        assert!(matches!(change(&mut changes).await, Some(LeadershipChange::Leader(_))));
         // A late listener is notified of the present state.
         let mut late = latch.changes();
-        assert!(matches!(next(&mut late).await, Some(LeadershipChange::Leader(_))));
+        assert!(matches!(change(&mut late).await, Some(LeadershipChange::Leader(_))));
         latch.close().await.unwrap();
         if hears {
-            assert!(matches!(next(&mut changes).await, Some(LeadershipChange::NotLeader)));
+            assert!(matches!(change(&mut changes).await, Some(LeadershipChange::NotLeader)));
         }
-        assert!(next(&mut changes).await.is_none());
+        assert!(change(&mut changes).await.is_none());
     }
 }
 
 async fn a_dropped_latch_leaves_the_election(fixture: Fixture) {
     let (a, _a) = fixture.client("A").await;
     let first = latch(&fixture, &a, "a");
-    let leadership = within_deadline("the leadership", first.leadership()).await.unwrap();
+    let leadership = leads(&first).await;
     let clone = first.clone();
     drop(first);
     assert!(leadership.is_held(), "there is another clone");
@@ -93,7 +88,7 @@ async fn a_dropped_latch_leaves_the_election(fixture: Fixture) {
 async fn a_closed_latch_refuses_to_wait(fixture: Fixture) {
     let (a, _a) = fixture.client("A").await;
     let first = latch(&fixture, &a, "a");
-    within_deadline("the leadership", first.leadership()).await.unwrap();
+    leads(&first).await;
     let second = latch(&fixture, &a, "b");
     let waiting = tokio::spawn({
         let second = second.clone();
@@ -108,10 +103,10 @@ async fn a_closed_latch_refuses_to_wait(fixture: Fixture) {
     second.close().await.unwrap();
     // The end of the client ends the latch, and its listeners are notified.
     let mut changes = first.changes();
-    assert!(matches!(next(&mut changes).await, Some(LeadershipChange::Leader(_))));
+    assert!(matches!(change(&mut changes).await, Some(LeadershipChange::Leader(_))));
     a.close().await.unwrap();
-    assert!(matches!(next(&mut changes).await, Some(LeadershipChange::NotLeader)));
-    assert!(next(&mut changes).await.is_none());
+    assert!(matches!(change(&mut changes).await, Some(LeadershipChange::NotLeader)));
+    assert!(change(&mut changes).await.is_none());
     assert_eq!(first.leadership().await.unwrap_err().kind(), ErrorKind::Closed);
 }
 
@@ -120,9 +115,9 @@ async fn a_write_of_a_former_leader_is_refused(fixture: Fixture) {
     let (a, _a) = fixture.client("A").await;
     fixture.create_path(&a).await;
     let at = format!("{}/work", fixture.path);
-    a.create(&at, b"", docent::CreateMode::Persistent).await.unwrap();
+    a.create(&at, b"", CreateMode::Persistent).await.unwrap();
     let first = latch(&fixture, &a, "a");
-    let leadership = within_deadline("the leadership", first.leadership()).await.unwrap();
+    let leadership = leads(&first).await;
     leadership.guarded().unwrap().set_data(&at, b"1", None).commit().await.unwrap();
     let mut late = leadership.guarded().unwrap();
     late.set_data(&at, b"2", None);
@@ -146,13 +141,13 @@ async fn a_close_on_another_thread_sends_only_the_delete_and_is_silent() {
     for round in 0..300 {
         let latch = latch(&fixture, &a, "a");
         let mut changes = latch.changes();
-        let change = next(&mut changes).await;
-        assert!(matches!(change, Some(LeadershipChange::Leader(_))), "{change:?}");
+        let first = change(&mut changes).await;
+        assert!(matches!(first, Some(LeadershipChange::Leader(_))), "{first:?}");
         let before = fixture.tap.len();
         within_deadline("the close", latch.close_with(CloseMode::Silent)).await.unwrap();
         assert_eq!(fixture.sent("A", before), [OpCode::Delete], "round {round}");
-        let change = next(&mut changes).await;
-        assert!(change.is_none(), "round {round}: {change:?}");
+        let other = change(&mut changes).await;
+        assert!(other.is_none(), "round {round}: {other:?}");
     }
 }
 
@@ -202,12 +197,12 @@ async fn no_leadership_begins_after_the_call_of_close() {
     let leads_after_close = Mutex::new(Some(leads_after_close));
     let runtime = ClosesTheLatch { handle, latch, leads_after_close };
     let client = config.with_runtime(runtime).connect().await.unwrap();
-    let options = super::lock_options().with_proven_renewal(Duration::from_secs(3));
+    let options = lock_options().with_proven_renewal(Duration::from_secs(3));
     let latch = LeaderLatch::start_with(&client, "/latch", "A", options).unwrap();
     let mut changes = latch.changes();
     shared.set(latch).unwrap();
     assert!(!within_deadline("the close", leads).await.unwrap());
-    assert!(next(&mut changes).await.is_none(), "none was reported");
+    assert!(change(&mut changes).await.is_none(), "none was reported");
     let latch = shared.get().unwrap();
     within_deadline("the end of the close", latch.close()).await.unwrap();
     assert_eq!(client.get_children("/latch").await.unwrap().len(), 0);

@@ -1,10 +1,10 @@
 //! Latches whose nodes, requests, connections or sessions are lost. Ln: a defect of Curator in `docs/CURATOR.md`.
 
-use docent::{ConnectionState, leader::ConnectionStateErrorPolicy};
+use docent::leader::ConnectionStateErrorPolicy;
 
 use super::*;
 use crate::support::{
-    given_up_session::{give_up_session, short_session, without_expiry},
+    given_up_session::{config_without_expiry, give_up_session, short_session},
     reaches,
 };
 
@@ -13,18 +13,9 @@ on_both_servers! {
     a_listener_hears_of_the_loss_during_the_pause_of_a_retry
 }
 
-async fn leads(latch: &LeaderLatch) -> docent::Leadership {
-    within_deadline("the leadership", latch.leadership()).await.unwrap()
-}
-
-async fn next(changes: &mut Events<LeadershipChange>) -> Option<LeadershipChange> {
-    within_deadline("a change", changes.next()).await
-}
-
 /// Options whose first retry comes long after the test.
 fn rare_retries() -> LeaderOptions {
-    let policy = docent::retry::RetryNTimes::new(10, DEADLINE * 10);
-    docent::LockOptions::default().with_retry_policy(policy).into()
+    LockOptions::default().with_retry_policy(RetryNTimes::new(10, DEADLINE * 10)).into()
 }
 
 /// L4: after a close, no create is sent.
@@ -42,8 +33,7 @@ async fn a_close_ends_the_pause_of_a_create(fixture: Fixture) {
     let error = within_deadline("the close", latch.close()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OperationTimeout, "the node may be there: {error}");
     fixture.children(&fixture.path, 0).await;
-    let creates = fixture.sent("A", before).into_iter().filter(|op| *op == OpCode::Create2);
-    assert_eq!(creates.count(), 1);
+    assert_eq!(fixture.requests(before, OpCode::Create2), 1);
 }
 
 // Case (Found in docent itself): a latch reported the end of its leadership to its listeners only
@@ -54,25 +44,24 @@ async fn a_listener_hears_of_the_loss_during_the_pause_of_a_retry(fixture: Fixtu
     let latch = LeaderLatch::start_with(&a, &fixture.path, "a", options).unwrap();
     let leadership = leads(&latch).await;
     let mut changes = latch.changes();
-    assert!(matches!(next(&mut changes).await, Some(LeadershipChange::Leader(_))));
-    let before = fixture.tap.len();
+    assert!(matches!(change(&mut changes).await, Some(LeadershipChange::Leader(_))));
+    let mut records = fixture.tap.subscribe();
     fixture.tap.inject(Fault::drop_reply(OpCode::GetChildren2).of("A"));
     tap.cut();
-    let is_listing = |r: &Record| &*r.client == "A" && r.is_request(OpCode::GetChildren2);
-    fixture.tap.subscribe_from(before).until(DEADLINE, is_listing).await.unwrap();
+    records.until(DEADLINE, request("A", OpCode::GetChildren2)).await.unwrap();
     // The next listing would follow minutes later.
     tap.kill_session(DEADLINE).await.unwrap();
     within_deadline("the loss", leadership.lost()).await;
-    assert!(matches!(next(&mut changes).await, Some(LeadershipChange::NotLeader)));
+    assert!(matches!(change(&mut changes).await, Some(LeadershipChange::NotLeader)));
     drop(latch);
 }
 
 /// L27, N3: Curator sends the delete with the namespace twice in the path.
 #[tokio::test]
 async fn in_a_namespace_the_node_of_a_former_session_is_deleted() {
-    let (fixture, _server) = without_expiry().await;
+    let fixture = Fixture::with(config_without_expiry()).await;
     let (a, tap) = short_session(&fixture, "A").await;
-    let lock = docent::LockOptions::default().with_namespace("space");
+    let lock = LockOptions::default().with_namespace("space");
     let latch = LeaderLatch::start_with(&a, &fixture.path, "a", lock).unwrap();
     let leadership = leads(&latch).await;
     let queue = format!("/space{}", fixture.path);
@@ -82,8 +71,7 @@ async fn in_a_namespace_the_node_of_a_former_session_is_deleted() {
     let again = leads(&latch).await;
     assert_ne!(again.path(), leadership.path());
     fixture.children(&queue, 1).await;
-    let trace = fixture.tap.trace().since(before);
-    let deletes: Vec<_> =
-        trace.iter().filter(|r| r.is_request(OpCode::Delete)).map(Record::path).collect();
-    assert_eq!(deletes, [Some(leadership.path())]);
+    let deletes = fixture.tap.trace().since(before).filter(request("A", OpCode::Delete));
+    let deleted: Vec<_> = deletes.iter().map(Record::path).collect();
+    assert_eq!(deleted, [Some(leadership.path())]);
 }

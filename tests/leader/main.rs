@@ -15,12 +15,17 @@ mod selector;
 
 use crate::{
     nodes::next,
-    support::{DEADLINE, eventually, has_watches, within_deadline},
+    support::{
+        DEADLINE, eventually,
+        fixture::{reply, request},
+        has_watches, passes, poll_once, session_id, within_deadline,
+    },
 };
 use docent::{
-    Acl, Client, CreateMode, CreateOptions, Error, ErrorKind, Events, GroupMember, LeaderLatch,
-    LeaderOptions, LeaderSelector, LockOptions, NodeOptions, OpCode, Perms, PersistentNode,
-    PersistentTtlNode, leader::LeadershipChange, nodes::NodeEvent, retry::RetryNTimes,
+    Acl, Client, Config, ConnectionState, CreateMode, CreateOptions, Error, ErrorKind, Events,
+    GroupMember, LeaderLatch, LeaderOptions, LeaderSelector, Leadership, LockOptions, NodeOptions,
+    OpCode, Perms, PersistentNode, PersistentTtlNode, leader::LeadershipChange, nodes::NodeEvent,
+    retry::RetryNTimes,
 };
 use docent_testing::{
     TestingServer,
@@ -31,12 +36,20 @@ use std::{sync::Arc, time::Duration};
 use support::{fixture::Fixture, ms};
 use tokio::sync::oneshot;
 
+/// The next change of a leadership.
+async fn change(changes: &mut Events<LeadershipChange>) -> Option<LeadershipChange> {
+    within_deadline("a change", changes.next()).await
+}
+
+async fn leads(latch: &LeaderLatch) -> Leadership {
+    within_deadline("the leadership", latch.leadership()).await.unwrap()
+}
+
 /// The retries are enough for every fault of these tests.
 fn options() -> LeaderOptions {
     lock_options().into()
 }
 
 fn lock_options() -> LockOptions {
-    let policy = RetryNTimes::new(10, Duration::from_millis(100));
-    LockOptions::default().with_retry_policy(policy)
+    LockOptions::default().with_retry_policy(RetryNTimes::new(10, ms(100)))
 }

@@ -11,9 +11,7 @@ on_both_servers! {
 }
 
 fn options() -> NodeOptions {
-    let policy = RetryNTimes::new(10, Duration::from_millis(100));
-    let lock = LockOptions::default().with_retry_policy(policy).with_default_data("10.0.0.1");
-    NodeOptions::default().with_lock_options(lock)
+    NodeOptions::default().with_lock_options(lock_options().with_default_data("10.0.0.1"))
 }
 
 pub(super) fn keep(client: &Client, path: &str, mode: CreateMode) -> PersistentNode {
@@ -43,12 +41,11 @@ async fn a_close_without_a_reply_to_the_create_deletes_the_node(fixture: Fixture
     let observer = fixture.observer().await;
     fixture.create_path(&observer).await;
     for mode in [CreateMode::Ephemeral, CreateMode::Persistent, CreateMode::EphemeralSequential] {
-        let tap = fixture.tap.client("A").await.unwrap();
-        let config = docent::Config::new(&tap.connect_string()).unwrap();
-        let config = config.with_session_timeout(ms(20_000)).with_connection_timeout(ms(1000));
-        let a = config.connect().await.unwrap();
-        let delay = Fault::delay_reply(OpCode::Create2, DEADLINE).of("A");
-        fixture.tap.inject(delay);
+        let timeouts = |config: Config| {
+            config.with_session_timeout(ms(20_000)).with_connection_timeout(ms(1000))
+        };
+        let (a, tap) = fixture.client_with("A", timeouts).await;
+        fixture.tap.inject(Fault::delay_reply(OpCode::Create2, DEADLINE).of("A"));
         let node = keep(&a, &format!("{}/n", fixture.path), mode);
         fixture.children(&fixture.path, 1).await;
         tap.refuse().await.unwrap();
@@ -123,7 +120,7 @@ async fn a_node_with_a_time_to_live_is_touched_and_stays_after_the_close(fixture
 // late if that one was written often, and its calls failed although the path was free.
 #[tokio::test]
 async fn a_node_that_another_client_writes_again_and_again_is_replaced_at_once() {
-    let server = docent_testing::TestingServer::start().await.unwrap();
+    let server = TestingServer::start().await.unwrap();
     let client = Client::connect(&server.connect_string()).await.unwrap();
     let active = Client::connect(&server.connect_string()).await.unwrap();
     active.create("/n", b"active", CreateMode::Ephemeral).await.unwrap();

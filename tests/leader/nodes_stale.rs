@@ -9,14 +9,12 @@ use std::{
     task::{Poll, Waker},
 };
 
-use docent::{
-    Config,
-    runtime::{Runtime, Task, Timer, Transport},
-};
-use docent_testing::TestingCluster;
+use docent::runtime::{Runtime, Task, Timer, Transport};
+use docent_testing::{TestingCluster, server};
 use tokio::runtime::Handle;
 
 use super::*;
+use crate::support::ensemble::{address, leader_and_follower};
 
 /// The new session has seen no zxid yet, so a lagging follower accepts it, and does not show the node.
 // Case (Found in docent itself): a kept node without an owner took its own node for another
@@ -25,9 +23,8 @@ use super::*;
 async fn the_own_node_is_recognized_behind_a_follower_that_lags() {
     for closes in [false, true] {
         let cluster = TestingCluster::start(3).await.unwrap();
-        let leader = cluster.leader().unwrap();
-        let follower = (0..3).find(|member| *member != leader).unwrap();
-        let fixture = Fixture::on(cluster.addr(leader).unwrap().to_string(), None).await;
+        let (leader, follower) = leader_and_follower(&cluster);
+        let fixture = Fixture::of_member(&cluster, leader).await;
         let (a, tap) = fixture.client("A").await;
         fixture.create_path(&a).await;
         cluster.set_lag(follower, true);
@@ -36,14 +33,14 @@ async fn the_own_node_is_recognized_behind_a_follower_that_lags() {
         within_deadline("the node", node.created()).await.unwrap();
         within_deadline("the write", node.written()).await.unwrap();
         let czxid = node.czxid();
-        fixture.wait_for_frame("A", |r| r.is_reply(OpCode::Exists)).await;
+        fixture.wait_for_reply("A", OpCode::Exists).await;
         let mut events = node.events();
         // The next session begins at the leader, and reads first at the follower.
         fixture.tap.inject(Fault::delay_reply(OpCode::Exists, DEADLINE).of("A"));
-        let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+        let mut records = fixture.tap.subscribe();
         tap.kill_session(DEADLINE).await.unwrap();
-        records.until(DEADLINE, |r: &Record| r.is_request(OpCode::Exists)).await.unwrap();
-        fixture.tap.set_upstream(&cluster.addr(follower).unwrap().to_string());
+        records.until(DEADLINE, request("A", OpCode::Exists)).await.unwrap();
+        fixture.tap.set_upstream(&address(&cluster, follower));
         tap.cut();
         let lost = within_deadline("the loss", events.next()).await.unwrap();
         assert!(matches!(lost, NodeEvent::Lost), "{lost:?}");
@@ -69,32 +66,28 @@ async fn the_own_node_is_recognized_behind_a_follower_that_lags() {
 /// after a `sync`: it handles a `sync` of its own client like a read.
 async fn a_repeated_write_does_not_trust_a_server_that_lags(leads: bool) {
     let cluster = TestingCluster::start(3).await.unwrap();
-    let leader = cluster.leader().unwrap();
-    let follower = (0..3).find(|member| *member != leader).unwrap();
+    let (leader, follower) = leader_and_follower(&cluster);
     let (lagging, other) = if leads { (leader, follower) } else { (follower, leader) };
-    let fixture = Fixture::on(cluster.addr(other).unwrap().to_string(), None).await;
+    let fixture = Fixture::of_member(&cluster, other).await;
     let (a, tap) = fixture.client("A").await;
     let observer = fixture.observer().await;
     fixture.create_path(&a).await;
     let path = format!("{}/n", fixture.path);
     let node = PersistentNode::start(&a, &path, CreateMode::Persistent, "v1").unwrap();
     within_deadline("the node", node.created()).await.unwrap();
-    fixture.wait_for_frame("A", |r| r.is_reply(OpCode::Exists)).await;
+    fixture.wait_for_reply("A", OpCode::Exists).await;
     let mut events = node.events();
     cluster.set_lag(lagging, true);
     fixture.tap.inject(Fault::drop_before(OpCode::SetData).of("A"));
     tap.refuse().await.unwrap();
-    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    let mut records = fixture.tap.subscribe();
     node.set_data("v2");
-    records.until(DEADLINE, |r: &Record| r.is_request(OpCode::SetData)).await.unwrap();
+    records.until(DEADLINE, request("A", OpCode::SetData)).await.unwrap();
     observer.delete(&path, None).await.unwrap();
     observer.create(&path, b"other", CreateMode::Persistent).await.unwrap();
-    fixture.tap.set_upstream(&cluster.addr(lagging).unwrap().to_string());
+    fixture.tap.set_upstream(&address(&cluster, lagging));
     tap.accept().await.unwrap();
-    records
-        .until(DEADLINE, |r: &Record| &*r.client == "A" && r.is_reply(OpCode::Exists))
-        .await
-        .unwrap();
+    records.until(DEADLINE, reply("A", OpCode::Exists)).await.unwrap();
     cluster.set_lag(lagging, false);
     assert!(matches!(within_deadline("the loss", events.next()).await, Some(NodeEvent::Lost)));
     let conflict = within_deadline("the conflict", events.next()).await;
@@ -123,19 +116,17 @@ async fn a_repeated_write_does_not_trust_a_leader_that_lags() {
 // missing until the next reconnect.
 #[tokio::test]
 async fn a_parent_that_is_removed_before_its_child_is_created_again() {
-    let cluster = TestingCluster::start(1).await.unwrap();
-    let fixture = Fixture::on(cluster.addr(0).unwrap().to_string(), None).await;
+    let fixture = Fixture::with(server::Config::default()).await;
     let (a, _tap) = fixture.client("A").await;
     let observer = fixture.observer().await;
     fixture.create_path(&a).await;
     let path = format!("{}/parent", fixture.path);
     observer.create(&path, b"", CreateMode::Persistent).await.unwrap();
-    let delay = Duration::from_millis(500);
-    fixture.tap.inject(Fault::delay_request(OpCode::CreateContainer, delay).of("A"));
-    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    fixture.tap.inject(Fault::delay_request(OpCode::CreateContainer, ms(500)).of("A"));
+    let mut records = fixture.tap.subscribe();
     let below = format!("{path}/parent/n");
     let node = PersistentNode::start(&a, &below, CreateMode::Persistent, "v1").unwrap();
-    records.until(DEADLINE, |r: &Record| r.is_request(OpCode::CreateContainer)).await.unwrap();
+    records.until(DEADLINE, request("A", OpCode::CreateContainer)).await.unwrap();
     observer.delete(&path, None).await.unwrap();
     within_deadline("the node", node.created()).await.unwrap();
     a.close().await.unwrap();
@@ -193,27 +184,23 @@ impl Runtime for PutsOff {
 #[tokio::test]
 async fn a_node_is_looked_at_after_a_reconnect_during_a_look() {
     let fixture = Fixture::embedded().await;
-    let tap = fixture.tap.client("A").await.unwrap();
     let runtime = PutsOff::new();
-    let config = Config::new(&tap.connect_string()).unwrap().with_runtime(runtime.clone());
-    let a = config.connect().await.unwrap();
+    let with_runtime = |config: Config| config.with_runtime(runtime.clone());
+    let (a, tap) = fixture.client_with("A", with_runtime).await;
     fixture.create_path(&a).await;
     fixture.tap.inject(Fault::delay_reply(OpCode::Exists, DEADLINE).of("A"));
-    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    let mut records = fixture.tap.subscribe();
     let path = format!("{}/n", fixture.path);
     let _node = PersistentNode::start(&a, &path, CreateMode::Ephemeral, "v1").unwrap();
-    let is_seen = |record: &Record| record.is_reply(OpCode::Exists);
-    records.until(DEADLINE, is_seen).await.unwrap();
+    let is_seen = reply("A", OpCode::Exists);
+    records.until(DEADLINE, &is_seen).await.unwrap();
     runtime.is_putting_off.store(true, SeqCst);
     fixture.tap.end_delays();
     // Behind the reply to the look.
     a.get_data("/").await.unwrap();
     let mut states = a.states();
     tap.cut();
-    within_deadline("a new connection", async {
-        while states.next().await != Some(docent::ConnectionState::Reconnected.into()) {}
-    })
-    .await;
+    passes(&mut states, ConnectionState::Reconnected).await;
     runtime.go_on();
     records.until(DEADLINE, is_seen).await.unwrap();
 }

@@ -17,15 +17,14 @@ async fn a_refused_write_does_not_fail_a_later_one(fixture: Fixture) {
     let node = keep(&a, &path, CreateMode::Ephemeral);
     created(&node).await;
     let mut events = node.events();
-    // READ and ADMIN.
-    let closed = [docent::Acl::new(docent::Perms::from_number(17), "world", "anyone")];
+    let closed = [Acl::new(Perms::READ | Perms::ADMIN, "world", "anyone")];
     let observer = fixture.observer().await;
     observer.set_acl(&path, &closed, None).await.unwrap();
     fixture.tap.inject(Fault::delay_reply(OpCode::SetData, DEADLINE).of("A"));
-    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    let mut records = fixture.tap.subscribe();
     node.set_data("v2");
     let refused = node.written();
-    records.until(DEADLINE, |r: &Record| r.is_reply(OpCode::SetData)).await.unwrap();
+    records.until(DEADLINE, reply("A", OpCode::SetData)).await.unwrap();
     node.set_data("v3");
     let written = tokio::spawn(node.written());
     tokio::task::yield_now().await;
@@ -52,8 +51,7 @@ async fn a_refused_write_is_not_repeated_on_the_node_of_another_client(fixture: 
     created(&node).await;
     within_deadline("the write", node.written()).await.unwrap();
     let mut events = node.events();
-    // READ and ADMIN.
-    let closed = [docent::Acl::new(docent::Perms::from_number(17), "world", "anyone")];
+    let closed = [Acl::new(Perms::READ | Perms::ADMIN, "world", "anyone")];
     observer.set_acl(&path, &closed, None).await.unwrap();
     node.set_data("v2");
     assert!(matches!(next(&mut events).await, NodeEvent::Failed(_)));
@@ -81,13 +79,12 @@ async fn a_write_completes_once_its_node_exists(fixture: Fixture) {
     observer.delete(&path, None).await.unwrap();
     assert!(matches!(next(&mut events).await, NodeEvent::Lost));
     let mut written = std::pin::pin!(node.written());
-    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(written.as_mut().poll(&mut cx).is_pending());
+    poll_once(written.as_mut());
     fixture.tap.end_delays();
     within_deadline("the write", written).await.unwrap();
     assert!(observer.exists(&path).await.unwrap().is_some());
     // The same in a new session, in which the node of the previous session is gone.
-    let (before, session) = (node.czxid(), a.session().unwrap().session_id());
+    let (before, session) = (node.czxid(), session_id(&a));
     tap.kill_session(DEADLINE).await.unwrap();
     eventually("a new session", async || (a.session()?.session_id() != session).then_some(()))
         .await;

@@ -1,9 +1,9 @@
 //! The selector. Tests ported from Curator's `TestLeaderSelector` have the Java name above them.
 
-use docent::{Leadership, leader::Term};
+use docent::leader::Term;
 
 use super::*;
-use crate::support::pending_and_watches;
+use crate::support::has_no_request;
 
 on_both_servers! {
     a_term_that_watches_is_dropped_when_its_node_is_deleted
@@ -14,7 +14,7 @@ fn selector(fixture: &Fixture, client: &Client, id: &str) -> LeaderSelector {
     LeaderSelector::with_options(client, &fixture.path, id, options()).unwrap()
 }
 
-type Running = tokio::task::JoinHandle<Result<Term<u32>, docent::Error>>;
+type Running = tokio::task::JoinHandle<Result<Term<u32>, Error>>;
 
 /// Runs one term of a selector in a task. Returns the leadership, the sender that ends the term,
 /// and the task.
@@ -50,20 +50,18 @@ async fn a_term_that_watches_is_dropped_when_its_node_is_deleted(fixture: Fixtur
 
 // Case (Leader election and kept nodes): an idle leader, and its waiter.
 async fn an_idle_leader_and_its_waiter_send_nothing(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let (b, _b) = fixture.client("B").await;
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let (first, end, running) = one_term(&selector(&fixture, &a, "a"));
     within_deadline("the first term", first).await.unwrap();
     let (second, end_second, running_second) = one_term(&selector(&fixture, &b, "b"));
     has_watches(&b, 1).await;
-    eventually("A is idle", async || (pending_and_watches(&a).0 == 0).then_some(())).await;
+    has_no_request(&a).await;
     let before = fixture.tap.len();
     // The time of two pings of each client: two thirds of the session timeout.
     for label in ["A", "B"] {
         let mut records = fixture.tap.subscribe_from(before);
         for _ in 0..2 {
-            let ping = |r: &Record| &*r.client == label && r.is_request(OpCode::Ping);
-            records.until(DEADLINE, ping).await.unwrap();
+            records.until(DEADLINE, request(label, OpCode::Ping)).await.unwrap();
         }
     }
     for label in ["A", "B"] {

@@ -22,21 +22,14 @@ async fn a_lock_is_shown_with_its_path() {
     let path = &*fixture.path;
     let multi = InterProcessMultiLock::new(&client, &[path, "/other"]).unwrap();
     assert_eq!(format!("{multi:?}"), "InterProcessMultiLock { locks: 2, .. }");
-    for (shown, name) in [
-        (format!("{:?}", InterProcessMutex::new(&client, path)), "InterProcessMutex"),
-        (
-            format!("{:?}", InterProcessReadWriteLock::new(&client, path)),
-            "InterProcessReadWriteLock",
-        ),
-        (
-            format!("{:?}", InterProcessSemaphoreMutex::new(&client, path)),
-            "InterProcessSemaphoreMutex",
-        ),
-        (
-            format!("{:?}", InterProcessSemaphoreV2::new(&client, path, 2)),
-            "InterProcessSemaphoreV2",
-        ),
-    ] {
-        assert_eq!(shown, format!("Ok({name} {{ path: {path:?}, .. }})"));
+    let locks: [&dyn std::fmt::Debug; 4] = [
+        &InterProcessMutex::new(&client, path),
+        &InterProcessReadWriteLock::new(&client, path),
+        &InterProcessSemaphoreMutex::new(&client, path),
+        &InterProcessSemaphoreV2::new(&client, path, 2),
+    ];
+    let names = ["Mutex", "ReadWriteLock", "SemaphoreMutex", "SemaphoreV2"];
+    for (lock, name) in locks.into_iter().zip(names) {
+        assert_eq!(format!("{lock:?}"), format!("Ok(InterProcess{name} {{ path: {path:?}, .. }})"));
     }
 }

@@ -3,22 +3,31 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
-use crate::support::poll_at_most;
 
 on_both_servers! {
     a_revocable_acquire_is_dropped_at_every_poll
     a_quantity_is_dropped_at_every_poll
     a_downgrade_is_dropped_at_every_poll
-    a_release_is_dropped_at_every_poll
-    a_multi_release_is_dropped_at_every_poll
+    a_release_of_every_lock_is_dropped_at_every_poll
     a_waiter_of_every_lock_is_dropped_at_every_poll
     an_acquire_whose_create_is_lost_is_dropped_at_every_poll
     a_guard_is_dropped_outside_a_runtime_and_in_a_panic
     a_program_that_returns_early_releases_its_lock
 }
 
+/// The paths below which the locks of [`each_lock`] have their nodes.
+fn paths(fixture: &Fixture, kind: &str) -> Vec<String> {
+    let names: &[&str] = match kind {
+        "mutex" => &["mutex"],
+        "semaphore mutex" => &["semaphore-mutex/locks", "semaphore-mutex/leases"],
+        "multi" => &["multi1", "multi2/locks", "multi2/leases"],
+        _ => &["pair"],
+    };
+    names.iter().map(|name| format!("{}/{name}", fixture.path)).collect()
+}
+
 /// Waits until these paths are empty and the client has no pending request.
-async fn wait_until_settled(fixture: &Fixture, client: &Client, paths: &[&str]) {
+async fn wait_until_settled(fixture: &Fixture, client: &Client, paths: &[String]) {
     for path in paths {
         fixture.children(path, 0).await;
     }
@@ -29,7 +38,7 @@ async fn wait_until_settled(fixture: &Fixture, client: &Client, paths: &[&str]) 
 async fn at_every_poll<T>(
     fixture: &Fixture,
     client: &Client,
-    paths: &[&str],
+    paths: &[String],
     mut attempt: impl AsyncFnMut(usize) -> Option<Result<T, Error>>,
 ) {
     for polls in 1.. {
@@ -47,7 +56,7 @@ async fn at_every_poll<T>(
 async fn a_revocable_acquire_is_dropped_at_every_poll(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let mutex = mutex(&fixture, &client);
-    at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
+    at_every_poll(&fixture, &client, std::slice::from_ref(&fixture.path), async |polls| {
         mutex.make_revocable(|| {});
         poll_at_most(polls, mutex.acquire()).await
     })
@@ -57,10 +66,9 @@ async fn a_revocable_acquire_is_dropped_at_every_poll(fixture: Fixture) {
 
 async fn a_quantity_is_dropped_at_every_poll(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let semaphore =
-        InterProcessSemaphoreV2::with_options(&client, &fixture.path, 2, options()).unwrap();
-    let (locks, leases) = (format!("{}/locks", fixture.path), format!("{}/leases", fixture.path));
-    at_every_poll(&fixture, &client, &[&locks, &leases], async |polls| {
+    let semaphore = semaphore(&fixture, &client, 2);
+    let paths = ["locks", "leases"].map(|name| format!("{}/{name}", fixture.path));
+    at_every_poll(&fixture, &client, &paths, async |polls| {
         poll_at_most(polls, semaphore.acquire_many(2)).await
     })
     .await;
@@ -68,49 +76,34 @@ async fn a_quantity_is_dropped_at_every_poll(fixture: Fixture) {
 
 async fn a_downgrade_is_dropped_at_every_poll(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let lock = InterProcessReadWriteLock::with_options(&client, &fixture.path, options()).unwrap();
+    let lock = pair(&fixture, &client);
     let me = Owner::new();
-    at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
+    at_every_poll(&fixture, &client, std::slice::from_ref(&fixture.path), async |polls| {
         let _writing = lock.write_lock().acquire_as(&me).await.unwrap();
         poll_at_most(polls, lock.read_lock().acquire_as(&me)).await
     })
     .await;
 }
 
-fn multi(fixture: &Fixture, client: &Client) -> (Arc<dyn InterProcessLock>, [String; 3]) {
-    let (_, lock) = each_lock(client, &fixture.path, &options()).pop().unwrap();
-    let paths = ["multi1", "multi2/locks", "multi2/leases"];
-    (lock, paths.map(|path| format!("{}/{path}", fixture.path)))
-}
-
-async fn a_release_is_dropped_at_every_poll(fixture: Fixture) {
+async fn a_release_of_every_lock_is_dropped_at_every_poll(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let mutex = mutex(&fixture, &client);
-    // The future is dropped before its first poll, and the guard with it.
-    drop(mutex.acquire().await.unwrap().release());
-    wait_until_settled(&fixture, &client, &[&fixture.path]).await;
-    at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
-        let guard = mutex.acquire().await.unwrap();
-        poll_at_most(polls, guard.release()).await
-    })
-    .await;
-}
-
-async fn a_multi_release_is_dropped_at_every_poll(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let (lock, paths) = multi(&fixture, &client);
-    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    at_every_poll(&fixture, &client, &paths, async |polls| {
-        let guard: LockGuard = lock.acquire().await.unwrap();
-        poll_at_most(polls, guard.release()).await
-    })
-    .await;
+    for (kind, lock) in each_lock(&client, &fixture.path, &options()) {
+        let paths = paths(&fixture, kind);
+        // The future is dropped before its first poll, and the guard with it.
+        drop(lock.acquire().await.unwrap().release());
+        wait_until_settled(&fixture, &client, &paths).await;
+        at_every_poll(&fixture, &client, &paths, async |polls| {
+            let guard = lock.acquire().await.unwrap();
+            poll_at_most(polls, guard.release()).await
+        })
+        .await;
+    }
 }
 
 async fn a_guard_is_dropped_outside_a_runtime_and_in_a_panic(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let (lock, paths) = multi(&fixture, &client);
-    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let (kind, lock) = each_lock(&client, &fixture.path, &options()).pop().unwrap();
+    let paths = paths(&fixture, kind);
     let guard = lock.acquire().await.unwrap();
     std::thread::spawn(move || drop(guard)).join().unwrap();
     wait_until_settled(&fixture, &client, &paths).await;
@@ -127,16 +120,14 @@ async fn a_guard_is_dropped_outside_a_runtime_and_in_a_panic(fixture: Fixture) {
 /// wait.
 async fn a_waiter_of_every_lock_is_dropped_at_every_poll(fixture: Fixture) {
     let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let at = |name: &str| format!("{}/{name}", fixture.path);
     let locks = |client: &Client| each_lock(client, &fixture.path, &options());
-    let pair = InterProcessReadWriteLock::with_options(&b, &at("pair"), options()).unwrap();
+    let pair = format!("{}/pair", fixture.path);
+    let pair = InterProcessReadWriteLock::with_options(&b, &pair, options()).unwrap();
     let (mut holders, mut waiters) = (locks(&a), locks(&b));
     holders.push(("writer", Arc::clone(&holders[2].1)));
     waiters.push(("reader", Arc::new(pair.read_lock().clone())));
-    let paths = ["mutex", "semaphore-mutex/locks", "semaphore-mutex/leases", "pair"].map(at);
-    let paths = [&paths[..], &["multi1", "multi2/locks", "multi2/leases"].map(at)].concat();
-    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    for ((_, holder), (_, waiter)) in holders.iter().zip(waiters) {
+    for ((kind, holder), (_, waiter)) in holders.iter().zip(waiters) {
+        let paths = paths(&fixture, kind);
         at_every_poll(&fixture, &b, &paths, async |polls| {
             let held = holder.acquire().await.unwrap();
             let waiter = Arc::clone(&waiter);
@@ -159,7 +150,7 @@ async fn an_acquire_whose_create_is_lost_is_dropped_at_every_poll(fixture: Fixtu
     let mutex = mutex(&fixture, &client);
     for fault in [Fault::drop_before(OpCode::Create2), Fault::drop_reply(OpCode::Create2)] {
         mutex.acquire().await.unwrap().release().await.unwrap();
-        at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
+        at_every_poll(&fixture, &client, std::slice::from_ref(&fixture.path), async |polls| {
             fixture.tap.clear_faults();
             fixture.tap.inject(fault.clone());
             let ended = poll_at_most(polls, mutex.acquire()).await;

@@ -6,14 +6,11 @@ use docent_protocol::ErrorCode;
 use super::*;
 
 /// A client with a limit of 8 pending requests.
-async fn limited(
-    fixture: &Fixture,
-    when_full: WhenFull,
-) -> (Client, docent_testing::tap::TapClient) {
-    let tap = fixture.tap.client("A").await.unwrap();
-    let config =
-        Config::new(&tap.connect_string()).unwrap().with_when_full(when_full).with_max_requests(8);
-    (config.with_session_timeout(DEADLINE).connect().await.unwrap(), tap)
+async fn limited(fixture: &Fixture, when_full: WhenFull) -> (Client, TapClient) {
+    let limits = |config: Config| {
+        config.with_when_full(when_full).with_max_requests(8).with_session_timeout(DEADLINE)
+    };
+    fixture.client_with("A", limits).await
 }
 
 /// Sends more requests than the limit.
@@ -36,63 +33,43 @@ async fn skip(time: Duration) {
 // given-up GUID is searched for once more.
 #[tokio::test]
 async fn a_full_queue_refuses_no_clean_up() {
-    for (when_full, way) in [WhenFull::Fail, WhenFull::Wait]
-        .into_iter()
-        .flat_map(|full| (0..6).map(move |way| (full, way)))
-    {
+    for when_full in [WhenFull::Fail, WhenFull::Wait] {
         let fixture = Fixture::embedded().await;
         let (client, tap) = limited(&fixture, when_full).await;
-        let other = fixture.observer().await;
-        let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
-        let semaphore_path = format!("{}/semaphore", fixture.path);
+        let at = |name: &str| format!("{}/{name}", fixture.path);
+        let mutex =
+            |name| InterProcessMutex::with_options(&client, &at(name), no_retries()).unwrap();
         let semaphore =
-            InterProcessSemaphoreV2::with_options(&client, &semaphore_path, 2, no_retries())
-                .unwrap();
+            InterProcessSemaphoreV2::with_options(&client, &at("semaphore"), 2, no_retries());
+        let semaphore = semaphore.unwrap();
+        let mutexes = ["dropped", "released", "awaited", "created"].map(mutex);
         // Create the parents.
-        mutex.acquire().await.unwrap().release().await.unwrap();
+        for mutex in &mutexes {
+            mutex.acquire().await.unwrap().release().await.unwrap();
+        }
         semaphore.acquire().await.unwrap().release().await.unwrap();
-        let lock = match way {
-            0..=2 => Some(mutex.acquire().await.unwrap()),
-            3 => Some(semaphore.acquire().await.unwrap()),
-            _ => None,
-        };
-        let holder =
-            InterProcessMutex::with_options(&other, &format!("{}/held", fixture.path), options())
-                .unwrap();
-        let holder = if way == 4 { Some(holder.acquire().await.unwrap()) } else { None };
-        let waiter = holder.as_ref().map(|_| {
-            let waiting = InterProcessMutex::with_options(
-                &client,
-                &format!("{}/held", fixture.path),
-                no_retries(),
-            );
-            tokio::spawn(async move { waiting.unwrap().acquire().await })
-        });
-        if waiter.is_some() {
-            fixture.wait_for_frame("A", |r| r.is_reply(OpCode::GetData)).await;
-            has_no_request(&client).await;
-        }
+        let dropped = mutexes[0].acquire().await.unwrap();
+        let released = mutexes[1].acquire().await.unwrap();
+        let awaited = mutexes[2].acquire().await.unwrap();
+        let lease = semaphore.acquire().await.unwrap();
+        let other = fixture.observer().await;
+        let held = InterProcessMutex::new(&other, &at("held")).unwrap();
+        let held = held.acquire().await.unwrap();
+        let waiter = spawn_acquire(&mutex("held"));
+        fixture.wait_for_reply("A", OpCode::GetData).await;
+        has_no_request(&client).await;
+
         tap.stall();
-        let mut creating = (way == 5).then(|| Box::pin(mutex.acquire()));
-        if let Some(creating) = &mut creating {
-            let mut cx = Context::from_waker(Waker::noop());
-            assert!(creating.as_mut().poll(&mut cx).is_pending());
-        }
+        let mut created = Box::pin(mutexes[3].acquire());
+        poll_once(created.as_mut());
         let replies = fill(&client);
-        match way {
-            0 | 3 => drop(lock),
-            1 => poll_once(lock.unwrap().release()),
-            2 => {
-                let released = tokio::spawn(lock.unwrap().release());
-                tokio::task::yield_now().await;
-                tap.resume();
-                within_deadline("release", released).await.unwrap().unwrap();
-            }
-            4 => waiter.unwrap().abort(),
-            _ => drop(creating),
-        }
+        drop((dropped, lease, created));
+        poll_once(released.release());
+        waiter.abort();
+        let awaited = tokio::spawn(awaited.release());
         tokio::task::yield_now().await;
         tap.resume();
+        within_deadline("release", awaited).await.unwrap().unwrap();
         let mut refused = 0;
         for reply in replies {
             if let Err(error) = within_deadline("a reply", reply).await {
@@ -101,30 +78,22 @@ async fn a_full_queue_refuses_no_clean_up() {
             }
         }
         assert_eq!(refused > 0, when_full == WhenFull::Fail);
-        drop(holder);
-        for path in [
-            format!("{}/held", fixture.path),
-            format!("{semaphore_path}/leases"),
-            format!("{semaphore_path}/locks"),
-        ] {
-            fixture.children(&path, 0).await;
+        held.release().await.unwrap();
+        for name in ["dropped", "released", "awaited", "created", "held"] {
+            fixture.children(&at(name), 0).await;
         }
-        // Only the parents of the other locks are left.
-        eventually("no lock node", async || {
-            let children = other.get_children(&fixture.path).await.ok()?.to_vec();
-            (!children.iter().any(|name| name.starts_with("_c_"))).then_some(())
-        })
-        .await;
+        for name in ["semaphore/leases", "semaphore/locks"] {
+            fixture.children(&at(name), 0).await;
+        }
     }
 }
 
 /// An overloaded server (3.7 and later) refuses requests without executing them.
 #[tokio::test]
 async fn a_throttled_clean_up_is_repeated() {
-    let server = TestingServer::start().await.unwrap();
-    let fixture = Fixture::on(server.connect_string(), None).await;
+    let fixture = Fixture::with(server::Config::default()).await;
     let (client, tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
+    let (server, mutex) = (fixture.testing_server(), mutex_without_retries(&fixture, &client));
     mutex.acquire().await.unwrap().release().await.unwrap();
 
     // Dropped: the delete is refused.
@@ -157,20 +126,18 @@ async fn a_throttled_clean_up_is_repeated() {
 // show.
 #[tokio::test]
 async fn a_search_behind_a_throttled_write_is_repeated() {
-    let server = TestingServer::start().await.unwrap();
-    let fixture = Fixture::on(server.connect_string(), None).await;
+    let fixture = Fixture::with(server::Config::default()).await;
     let (client, tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
+    let (server, mutex) = (fixture.testing_server(), mutex_without_retries(&fixture, &client));
     mutex.acquire().await.unwrap().release().await.unwrap();
     tap.refuse().await.unwrap();
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
     let error = within_deadline("acquire", mutex.acquire()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
-    let before = fixture.tap.len();
+    let (before, mut records) = (fixture.tap.len(), fixture.tap.subscribe());
     // Refuses the write, but not the listing after it.
     server.throttle(1);
     tap.accept().await.unwrap();
-    let mut records = fixture.tap.subscribe_from(before);
     records.until(DEADLINE, |record| record.is_reply(OpCode::Delete)).await.unwrap();
     fixture.children(&fixture.path, 0).await;
     let trace = fixture.tap.trace().since(before);
@@ -206,11 +173,8 @@ async fn a_clean_up_outlasts_a_read_only_server() {
         ..server::Config::default()
     };
     let cluster = TestingCluster::start_with(config).await.unwrap();
-    let config = Config::new(&cluster.connect_string())
-        .unwrap()
-        .with_read_only(true)
-        .with_session_timeout(Duration::from_secs(20));
-    let client = config.connect().await.unwrap();
+    let config = Config::new(&cluster.connect_string()).unwrap().with_read_only(true);
+    let client = config.with_session_timeout(ms(20_000)).connect().await.unwrap();
     let lock = InterProcessReadWriteLock::with_options(&client, "/lock", no_retries()).unwrap();
     let semaphore =
         InterProcessSemaphoreV2::with_options(&client, "/leases", 1, no_retries()).unwrap();
@@ -218,24 +182,17 @@ async fn a_clean_up_outlasts_a_read_only_server() {
     let writing = lock.write_lock().acquire_as(&me).await.unwrap();
     let reading = lock.read_lock().acquire_as(&me).await.unwrap();
     let mutex = InterProcessMutex::with_options(&client, "/mutex", no_retries()).unwrap();
-    let both = InterProcessMultiLock::from_locks(vec![std::sync::Arc::new(mutex)])
-        .acquire()
-        .await
-        .unwrap();
+    let multi = InterProcessMultiLock::from_locks(vec![Arc::new(mutex)]).acquire().await.unwrap();
     let lease = semaphore.acquire().await.unwrap();
-    let session = client.session().unwrap().session_id();
+    let session = session_id(&client);
 
     cluster.stop(1);
     cluster.stop(2);
-    let mut state = client.state();
-    let read_only = state.wait_for(|s| *s == Some(docent::ConnectionState::ReadOnly));
-    within_deadline("a read-only server", read_only).await.unwrap();
-    for guard in [writing, lease] {
-        drop(guard);
+    reaches(&client, ConnectionState::ReadOnly).await;
+    drop((writing, lease));
+    for guard in [reading, multi] {
+        assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::NotReadOnly);
     }
-    let kind = |result: Result<(), docent::Error>| result.unwrap_err().kind();
-    assert_eq!(kind(reading.release().await), ErrorKind::NotReadOnly);
-    assert_eq!(kind(both.release().await), ErrorKind::NotReadOnly);
     has_no_request(&client).await;
     // No retries while the server is read-only.
     let before = client.metrics().requests;
@@ -250,7 +207,7 @@ async fn a_clean_up_outlasts_a_read_only_server() {
         })
         .await;
     }
-    assert_eq!(client.session().unwrap().session_id(), session, "in the same session");
+    assert_eq!(session_id(&client), session, "in the same session");
 }
 
 /// A delete that an ACL forbids may be allowed later, by added credentials.
@@ -259,22 +216,14 @@ async fn a_forbidden_delete_is_repeated_until_it_is_allowed() {
     let fixture = Fixture::embedded().await;
     let (client, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
-    let guard: LockGuard = mutex.acquire().await.unwrap();
-    let read_only = docent::acl::READ_ACL_UNSAFE;
-    operator.set_acl(&fixture.path, read_only, None).await.unwrap();
+    let guard = mutex_without_retries(&fixture, &client).acquire().await.unwrap();
+    operator.set_acl(&fixture.path, acl::READ_ACL_UNSAFE, None).await.unwrap();
+    let mut records = fixture.tap.subscribe();
     let error = guard.release().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoAuth);
-    let is_delete = |r: &Record| r.is_request(OpCode::Delete);
-    let mut left = 3;
-    fixture
-        .tap
-        .wait_for(DEADLINE, |r| {
-            left -= usize::from(is_delete(r));
-            left == 0
-        })
-        .await
-        .unwrap();
+    for _ in 0..3 {
+        records.until(DEADLINE, request("A", OpCode::Delete)).await.unwrap();
+    }
     // The background task does not outlive the client.
     client.close().await.unwrap();
     let sent = client.metrics().requests;
@@ -286,10 +235,9 @@ async fn a_forbidden_delete_is_repeated_until_it_is_allowed() {
 #[tokio::test]
 async fn an_impossible_clean_up_keeps_no_client_beyond_its_session() {
     let fixture = Fixture::embedded().await;
-    let tap = fixture.tap.client("A").await.unwrap();
-    let config = Config::new(&tap.connect_string()).unwrap().with_session_timeout(ms(2000));
-    let client = config.connect().await.unwrap();
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
+    let session = |config: Config| config.with_session_timeout(ms(2000));
+    let (client, tap) = fixture.client_with("A", session).await;
+    let mutex = mutex_without_retries(&fixture, &client);
     let guard = mutex.acquire().await.unwrap();
     tap.refuse().await.unwrap();
     tap.cut();
@@ -316,11 +264,8 @@ async fn a_clean_up_on_a_read_only_server_keeps_no_client_beyond_its_session() {
     // handle of the client is dropped at once, or while the clean-up waits for another server.
     for (is_late, is_waiting) in [(false, false), (true, false), (true, true)] {
         let cluster = TestingCluster::start_with(config.clone()).await.unwrap();
-        let client = Config::new(&cluster.connect_string())
-            .unwrap()
-            .with_read_only(true)
-            .with_session_timeout(ms(2000));
-        let client = client.connect().await.unwrap();
+        let config = Config::new(&cluster.connect_string()).unwrap().with_read_only(true);
+        let client = config.with_session_timeout(ms(2000)).connect().await.unwrap();
         let mutex = InterProcessMutex::with_options(&client, "/lock", no_retries()).unwrap();
         let guard = mutex.acquire().await.unwrap();
         let lease = client.session().unwrap();
@@ -328,7 +273,7 @@ async fn a_clean_up_on_a_read_only_server_keeps_no_client_beyond_its_session() {
         cluster.stop(2);
         let read_only = async |is_lost: bool| {
             eventually("a read-only server", async || {
-                let is_read_only = client.state().get() == Some(docent::ConnectionState::ReadOnly);
+                let is_read_only = client.state().get() == Some(ConnectionState::ReadOnly);
                 (is_read_only && lease.is_lost() == is_lost).then_some(())
             })
             .await;
@@ -352,19 +297,16 @@ async fn a_clean_up_on_a_read_only_server_keeps_no_client_beyond_its_session() {
 #[tokio::test]
 async fn a_revocable_lock_keeps_no_client_beyond_its_guard() {
     let fixture = Fixture::embedded().await;
-    let tap = fixture.tap.client("A").await.unwrap();
-    let config = Config::new(&tap.connect_string()).unwrap().with_session_timeout(ms(2000));
-    let client = config.connect().await.unwrap();
+    let session = |config: Config| config.with_session_timeout(ms(2000));
+    let (client, tap) = fixture.client_with("A", session).await;
     let other = fixture.observer().await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
+    let mutex = mutex_without_retries(&fixture, &client);
     mutex.make_revocable(|| {});
     let guard = mutex.acquire().await.unwrap();
     fixture.tap.inject(Fault::drop_before(OpCode::GetData).times(u32::MAX));
     other.set_data(guard.path(), b"hello", None).await.unwrap();
-    let is_read = |record: &Record| record.is_request(OpCode::GetData);
-    let before = fixture.tap.len();
-    let mut records = fixture.tap.subscribe_from(before);
-    records.until(DEADLINE, is_read).await.unwrap();
+    let mut records = fixture.tap.subscribe();
+    records.until(DEADLINE, request("A", OpCode::GetData)).await.unwrap();
     tap.refuse().await.unwrap();
     tap.cut();
     let weak = client.downgrade();

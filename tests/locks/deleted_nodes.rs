@@ -1,6 +1,7 @@
 //! Lock nodes that another client deletes, as an operator does with zkCli: `lost` and `cancellation_token` watch them.
 
 use super::*;
+use crate::support::ensemble::{client_of, leader_and_follower};
 
 on_both_servers! {
     a_deleted_node_ends_the_hold_of_every_lock
@@ -20,20 +21,17 @@ on_both_servers! {
 
 /// The number of reads of a path that set a watch, since a position in the trace.
 fn reads(fixture: &Fixture, since: u64, path: &str) -> usize {
-    let trace = fixture.tap.trace().since(since);
-    let is_read =
-        |record: &&Record| record.is_request(OpCode::GetData) && record.path() == Some(path);
-    trace.iter().filter(is_read).count()
+    let is_read = |r: &Record| r.is_request(OpCode::GetData) && r.path() == Some(path);
+    fixture.tap.trace().since(since).filter(is_read).iter().count()
 }
 
 /// Starts to watch the node, and waits for the reply.
 async fn watch(fixture: &Fixture, client: &Client, guard: &LockGuard) {
-    let before = fixture.tap.len();
+    let mut records = fixture.tap.subscribe();
     let token = guard.cancellation_token();
     assert!(!token.is_cancelled());
     assert_eq!(client.metrics().pending, 1, "queued by the call itself");
-    let is_reply = |record: &Record| record.is_reply(OpCode::GetData);
-    fixture.tap.subscribe_from(before).until(DEADLINE, is_reply).await.unwrap();
+    records.until(DEADLINE, |record| record.is_reply(OpCode::GetData)).await.unwrap();
     has_no_request(client).await;
 }
 
@@ -51,48 +49,38 @@ async fn a_deleted_node_ends_the_hold_of_every_lock(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
     let at = |name: &str| format!("{}/{name}", fixture.path);
-    let pair = InterProcessReadWriteLock::with_options(&client, &at("pair"), options()).unwrap();
-    let other = InterProcessReadWriteLock::with_options(&client, &at("other"), options()).unwrap();
+    let pair = InterProcessReadWriteLock::with_options(&client, &at("read"), options()).unwrap();
     let revocable = InterProcessMutex::with_options(&client, &at("revocable"), options()).unwrap();
-    let semaphore =
-        InterProcessSemaphoreV2::with_options(&client, &at("semaphore"), 2, options()).unwrap();
-    let one_lease =
-        InterProcessSemaphoreMutex::with_options(&client, &at("one"), options()).unwrap();
     let parts = [&*at("first"), &*at("second"), &*at("third")];
     let multi = InterProcessMultiLock::with_options(&client, &parts, &options()).unwrap();
-    revocable.make_revocable(|| {});
     let me = Owner::new();
     let writing = pair.write_lock().acquire_as(&me).await.unwrap();
     let reading = pair.read_lock().acquire_as(&me).await.unwrap();
     writing.release().await.unwrap();
+    revocable.make_revocable(|| {});
+    let lease = semaphore(&fixture, &client, 2).acquire().await.unwrap();
     let mut guards = vec![
-        ("mutex", mutex(&fixture, &client).acquire().await.unwrap()),
         ("a downgraded reader", reading),
-        ("write", other.write_lock().acquire().await.unwrap()),
         ("revocable", revocable.acquire().await.unwrap()),
-        ("lease", semaphore.acquire().await.unwrap()),
-        ("the only lease", one_lease.acquire().await.unwrap()),
+        ("lease", lease),
     ];
-    for _ in parts {
-        guards.push(("multi", multi.acquire().await.unwrap()));
-        let (kind, guard) = guards.pop().unwrap();
-        // For a multi lock, each of its nodes in turn.
-        let part = guards.iter().filter(|(kind, _)| *kind == "multi").count() % parts.len();
-        let token = guard.cancellation_token();
-        let path = guard.paths().nth(part).unwrap().to_owned();
-        operator.delete(&path, None).await.unwrap();
-        within_deadline(kind, token.cancelled()).await;
-        assert_lost(kind, &guard).await;
-        guard.release().await.unwrap();
+    for (kind, lock) in each_lock(&client, &fixture.path, &options()) {
+        guards.push((kind, lock.acquire().await.unwrap()));
     }
-    for (kind, guard) in guards {
+    let ends = async |kind: &str, node: usize, guard: LockGuard| {
         let token = guard.cancellation_token();
         assert!(guard.is_held() && !token.is_cancelled(), "{kind}");
-        operator.delete(guard.path(), None).await.unwrap();
+        operator.delete(guard.paths().nth(node).unwrap(), None).await.unwrap();
         within_deadline(kind, token.cancelled()).await;
         assert_lost(kind, &guard).await;
         // The node is missing, which is no error.
         guard.release().await.unwrap();
+    };
+    for (kind, guard) in guards {
+        ends(kind, 0, guard).await;
+    }
+    for node in 0..parts.len() {
+        ends("each node of a multi lock", node, multi.acquire().await.unwrap()).await;
     }
     has_no_request(&client).await;
     assert_eq!(client.metrics().watches, 0, "no watch is left");
@@ -123,8 +111,8 @@ async fn the_watch_is_set_once_for_a_hold(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let ours = mutex(&fixture, &client);
     let me = Owner::new();
-    let (first, second) =
-        (ours.acquire_as(&me).await.unwrap(), ours.acquire_as(&me).await.unwrap());
+    let first = ours.acquire_as(&me).await.unwrap();
+    let second = ours.acquire_as(&me).await.unwrap();
     let path = first.path().to_owned();
     let before = fixture.tap.len();
     for guard in [&first, &second] {
@@ -173,23 +161,20 @@ async fn a_node_deleted_during_an_outage_ends_the_hold(fixture: Fixture) {
         if way != 2 {
             watch(&fixture, &client, &guard).await;
         }
-        let session = client.session().unwrap().session_id();
+        let session = session_id(&client);
         tap.refuse().await.unwrap();
         tap.cut();
         operator.delete(guard.path(), None).await.unwrap();
         if way == 1 {
             operator.create(guard.path(), b"", CreateMode::Ephemeral).await.unwrap();
         }
-        eventually("the outage", async || {
-            (!client.state().get().is_some_and(docent::ConnectionState::is_connected)).then_some(())
-        })
-        .await;
+        reaches(&client, ConnectionState::Suspended).await;
         let token = guard.cancellation_token();
         assert!(guard.is_held() && !token.is_cancelled(), "not known yet");
         tap.accept().await.unwrap();
         within_deadline("the loss", token.cancelled()).await;
         assert_lost("a node deleted during an outage", &guard).await;
-        assert_eq!(client.session().unwrap().session_id(), session, "in the same session");
+        assert_eq!(session_id(&client), session, "in the same session");
         if way == 1 {
             operator.delete(guard.path(), None).await.unwrap();
         }
@@ -300,10 +285,7 @@ async fn a_release_leaves_no_watch(fixture: Fixture) {
             has_watches(&client, 0).await;
         }
     }
-    let requests = |op| {
-        let trace = fixture.tap.trace().since(before);
-        trace.iter().filter(|record| record.is_request(op)).count()
-    };
+    let requests = |op| fixture.requests(before, op);
     assert_eq!((requests(OpCode::GetData), requests(OpCode::Delete)), (4, 4));
     for op in [OpCode::CheckWatches, OpCode::RemoveWatches, OpCode::Exists] {
         assert_eq!(requests(op), 0, "the watch costs one getData, and nothing at the release");
@@ -404,11 +386,8 @@ async fn a_watched_guard_keeps_no_client(fixture: Fixture) {
 /// An overloaded server (3.7 and later) refuses the read, and so does a full queue.
 #[tokio::test]
 async fn a_read_that_is_refused_is_repeated() {
-    let server = TestingServer::start().await.unwrap();
-    let fixture = Fixture::on(server.connect_string(), None).await;
-    let tap = fixture.tap.client("A").await.unwrap();
-    let config = Config::new(&tap.connect_string()).unwrap().with_max_requests(4);
-    let client = config.connect().await.unwrap();
+    let fixture = Fixture::with(server::Config::default()).await;
+    let (client, tap) = fixture.client_with("A", |config| config.with_max_requests(4)).await;
     let operator = fixture.observer().await;
     for is_full in [false, true] {
         let guard = mutex(&fixture, &client).acquire().await.unwrap();
@@ -420,7 +399,7 @@ async fn a_read_that_is_refused_is_repeated() {
             tap.resume();
             drop(filling);
         } else {
-            server.throttle(2);
+            fixture.testing_server().throttle(2);
             poll_once(guard.lost());
         }
         has_watches(&client, 1).await;
@@ -434,11 +413,10 @@ async fn a_read_that_is_refused_is_repeated() {
 #[tokio::test]
 async fn a_deletion_is_seen_once_a_lagging_server_has_applied_it() {
     let cluster = TestingCluster::start(3).await.unwrap();
-    let leader = cluster.leader().unwrap();
-    let follower = (0..3).find(|member| *member != leader).unwrap();
+    let (leader, follower) = leader_and_follower(&cluster);
     for is_watched in [true, false] {
-        let fixture = Fixture::on(cluster.addr(follower).unwrap().to_string(), None).await;
-        let operator = Client::connect(&cluster.addr(leader).unwrap().to_string()).await.unwrap();
+        let fixture = Fixture::of_member(&cluster, follower).await;
+        let operator = client_of(&cluster, leader).await;
         let (client, tap) = fixture.client("A").await;
         let guard = mutex(&fixture, &client).acquire().await.unwrap();
         if is_watched {
@@ -469,11 +447,7 @@ async fn a_closed_client_ends_the_wait_for_the_loss() {
     let fixture = Fixture::embedded().await;
     let (client, _tap) = fixture.client("A").await;
     let guard = mutex(&fixture, &client).acquire().await.unwrap();
-    let lost: Pin<Box<dyn Future<Output = ()> + Send>> = {
-        let guard = Arc::new(guard);
-        Box::pin(async move { guard.lost().await })
-    };
-    let waiting = tokio::spawn(lost);
+    let waiting = tokio::spawn(async move { guard.lost().await });
     has_watches(&client, 1).await;
     client.close().await.unwrap();
     within_deadline("the loss", waiting).await.unwrap();

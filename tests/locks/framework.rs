@@ -54,18 +54,12 @@ async fn forbidden_ancestors_are_not_requested(fixture: Fixture) {
     let owner = fixture.observer().await;
     owner.add_auth("digest", b"owner:secret").await.unwrap();
     let forbidden = [Acl::new(Perms::ALL, "auth", "")];
-    owner
-        .create(
-            &parent(&fixture.path),
-            b"",
-            CreateOptions::new(CreateMode::Persistent).with_acl(&forbidden),
-        )
-        .await
-        .unwrap();
+    let options = CreateOptions::new(CreateMode::Persistent).with_acl(&forbidden);
+    owner.create(&parent(&fixture.path), b"", options).await.unwrap();
     owner.create(&fixture.path, b"", CreateMode::Persistent).await.unwrap();
     let (a, _a) = fixture.client("A").await;
     let path = format!("{}/x/lock", fixture.path);
-    let mutex = InterProcessMutex::with_options(&a, &path, options()).unwrap();
+    let mutex = InterProcessMutex::with_options(&a, &path, self::options()).unwrap();
     mutex.acquire().await.unwrap().release().await.unwrap();
     let is_parent = |r: &Record| r.path() == Some(&*parent(&fixture.path));
     assert!(!fixture.tap.trace().of("A").iter().any(is_parent), "a request for the ancestor");
@@ -85,16 +79,7 @@ async fn closing_a_client_completes_every_acquire(fixture: Fixture) {
         let path = format!("{}/{polls}", fixture.path);
         let mutex = InterProcessMutex::with_options(&client, &path, options()).unwrap();
         let mut acquire = pin!(mutex.acquire());
-        let mut left = polls;
-        let early = std::future::poll_fn(|cx| {
-            left -= 1;
-            match acquire.as_mut().poll(cx) {
-                Poll::Ready(result) => Poll::Ready(Some(result)),
-                Poll::Pending if left == 0 => Poll::Ready(None),
-                Poll::Pending => Poll::Pending,
-            }
-        })
-        .await;
+        let early = poll_at_most(polls, acquire.as_mut()).await;
         let closing = client.close();
         let finished = early.is_some();
         match early {
@@ -130,8 +115,8 @@ async fn no_lock_leaves_a_watch_behind(fixture: Fixture) {
     let revocable = format!("{}/revocable", fixture.path);
     let revocable = InterProcessMutex::with_options(&a, &revocable, options()).unwrap();
     revocable.make_revocable(|| {});
-    let pair = format!("{}/readers", fixture.path);
-    let pair = InterProcessReadWriteLock::with_options(&a, &pair, options()).unwrap();
+    let readers = format!("{}/readers", fixture.path);
+    let pair = InterProcessReadWriteLock::with_options(&a, &readers, options()).unwrap();
     let mut locks = each_lock(&a, &fixture.path, &options());
     locks.push(("revocable", Arc::new(revocable)));
     locks.push(("reader", Arc::new(pair.read_lock().clone())));

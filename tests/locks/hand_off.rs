@@ -10,10 +10,9 @@ const WAITERS: usize = 1000;
 const HAND_OFFS: usize = 20;
 
 async fn a_hand_off_wakes_one_of_a_thousand_waiters(fixture: Fixture) {
-    let tap = fixture.tap.client("A").await.unwrap();
     // A thousand listings of a thousand names keep a debug build busy.
-    let config = Config::new(&tap.connect_string()).unwrap().with_session_timeout(ms(30_000));
-    let client = config.connect().await.unwrap();
+    let session = |config: Config| config.with_session_timeout(ms(30_000));
+    let (client, _tap) = fixture.client_with("A", session).await;
     // A lock object for each waiter: a release wakes all waiters of its own object, as in Curator.
     let mutex = || mutex(&fixture, &client);
     let mut holder = mutex().acquire().await.unwrap();
@@ -35,16 +34,13 @@ async fn a_hand_off_wakes_one_of_a_thousand_waiters(fixture: Fixture) {
         holder.release().await.unwrap();
         holder = within_deadline("the next holder", next.recv()).await.unwrap();
     }
-    let trace = fixture.tap.trace().since(before);
-    let count = |wanted: &dyn Fn(&docent_testing::tap::Record) -> bool| {
-        trace.iter().filter(|record| wanted(record)).count()
-    };
-    let event = |record: &docent_testing::tap::Record| {
+    let is_event = |record: &Record| {
         record.path().is_some_and(|path| record.is_event(EventType::NodeDeleted, path))
     };
-    assert_eq!(count(&event), HAND_OFFS, "one event a hand-off");
-    assert_eq!(count(&|r| r.is_request(OpCode::GetChildren2)), HAND_OFFS, "one listing each");
-    assert_eq!(count(&|r| r.is_request(OpCode::GetData)), 0, "no new watch");
+    let events = fixture.tap.trace().since(before).filter(is_event);
+    assert_eq!(events.iter().count(), HAND_OFFS, "one event for each");
+    assert_eq!(fixture.requests(before, OpCode::GetChildren2), HAND_OFFS, "one listing for each");
+    assert_eq!(fixture.requests(before, OpCode::GetData), 0, "no new watch");
     for waiter in waiters {
         waiter.abort();
     }

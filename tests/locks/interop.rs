@@ -3,11 +3,12 @@
 //! Every test is written once, with lock peers, and runs for each pair of clients, in both orders.
 
 use super::*;
-use crate::support::{
-    contention::contend,
-    history::{History, Hold, Mode},
-    peer::Outcome,
-    real::{server, unique_path},
+use crate::{
+    history::{Hold, Mode, assert_at_most, assert_exclusive},
+    support::{
+        peer::Outcome,
+        real::{server, unique_path},
+    },
 };
 
 /// Defines the tests of a pair: those of the mutex, or all.
@@ -97,6 +98,29 @@ impl Peers {
     }
 }
 
+/// Acquires and releases locks as fast as the peer can. Returns the holds.
+async fn holds(
+    peer: &Peer,
+    owner: &str,
+    rounds: usize,
+    handle: impl Fn(usize) -> (String, Mode),
+) -> Vec<Hold> {
+    let mut holds = Vec::new();
+    for (handle, mode) in (0..rounds).map(handle) {
+        let acquired = peer.ask(format!("acquire {handle}")).await;
+        assert_eq!(acquired.ok().contains("lease-"), handle.starts_with("sem="), "{acquired:?}");
+        assert!(peer.held(&handle).await);
+        let holder = format!("{} {owner}", peer.name());
+        // Reading the token makes the hold last a round trip to the server.
+        let token = Some(peer.token(&handle).await);
+        let releasing = Instant::now();
+        holds.push(Hold { holder, mode, token, acquired: acquired.at, releasing });
+        peer.ask(format!("release {handle}")).await.ok();
+    }
+    assert_eq!(holds.len(), rounds);
+    holds
+}
+
 // Case (What broke other clients): six contenders panic.
 async fn a_contended_mutex_is_held_by_one_at_a_time(peers: Peers) {
     contend_for(peers, "mutex").await;
@@ -108,8 +132,12 @@ async fn a_contended_semaphore_mutex_is_held_by_one_at_a_time(peers: Peers) {
 
 async fn contend_for(peers: Peers, kind: &str) {
     let handle = format!("{kind}:{}", unique_path("lock"));
-    let history = contend(&peers.first, &peers.second, &handle, ROUNDS).await;
-    history.assert_exclusive();
+    let exclusive = |_| (handle.clone(), Mode::Exclusive);
+    let (first, second) = tokio::join!(
+        holds(&peers.first, "", ROUNDS, exclusive),
+        holds(&peers.second, "", ROUNDS, exclusive),
+    );
+    assert_exclusive([first, second].concat());
     assert_eq!(peers.first.participants(&handle).await, [""; 0]);
     peers.close().await;
 }
@@ -248,60 +276,38 @@ async fn readers_share_and_writers_do_not(peers: Peers) {
 /// both clients meet.
 async fn contended_readers_and_writers_exclude_each_other(peers: Peers) {
     let path = unique_path("lock");
-    let history = History::new();
     let rounds = async |peer: &Peer, owner: &str, first: usize| {
-        let holder = format!("{} {owner}", peer.name());
-        for round in first..first + ROUNDS / 2 {
-            let writes = round % 3 == 0;
-            let handle = format!("{}:{path}#{owner}", if writes { "write" } else { "read" });
-            let acquired = peer.ask(format!("acquire {handle}")).await;
-            acquired.ok();
-            let hold = match writes {
-                true => history.acquired(&path, &holder, acquired.at),
-                false => history.acquired_shared(&path, &holder, acquired.at),
-            };
-            history.token(hold, peer.token(&handle).await);
-            history.releasing(hold);
-            peer.ask(format!("release {handle}")).await.ok();
-        }
+        let alternating = |round| match (first + round) % 3 {
+            0 => (format!("write:{path}#{owner}"), Mode::Exclusive),
+            _ => (format!("read:{path}#{owner}"), Mode::Shared),
+        };
+        holds(peer, owner, ROUNDS / 2, alternating).await
     };
-    tokio::join!(
+    let (a, b, c, d) = tokio::join!(
         rounds(&peers.first, "a", 0),
         rounds(&peers.first, "b", 1),
         rounds(&peers.second, "a", 1),
         rounds(&peers.second, "b", 2),
     );
-    assert_eq!(history.count(), 2 * ROUNDS);
-    history.assert_exclusive();
+    assert_exclusive([a, b, c, d].concat());
     assert_eq!(peers.first.children(&path).await, [""; 0]);
     peers.close().await;
 }
 
+/// Four owners, two of each peer, for three leases.
 async fn a_semaphore_limits_its_leases(peers: Peers) {
     let path = unique_path("semaphore");
-    let history = History::new();
-    // Four owners, two of each peer, for three leases.
     let rounds = async |peer: &Peer, owner: &str| {
-        let handle = format!("sem=3:{path}#{owner}");
-        for _ in 0..ROUNDS / 2 {
-            let acquired = peer.ask(format!("acquire {handle}")).await;
-            assert!(acquired.ok().contains("lease-"), "{acquired:?}");
-            let holder = format!("{} {owner}", peer.name());
-            let hold = history.acquired_shared(&path, &holder, acquired.at);
-            assert!(peer.held(&handle).await);
-            history.releasing(hold);
-            peer.ask(format!("release {handle}")).await.ok();
-        }
+        let lease = |_| (format!("sem=3:{path}#{owner}"), Mode::Shared);
+        holds(peer, owner, ROUNDS / 2, lease).await
     };
-    tokio::join!(
+    let (a, b, c, d) = tokio::join!(
         rounds(&peers.first, "a"),
         rounds(&peers.first, "b"),
         rounds(&peers.second, "a"),
         rounds(&peers.second, "b"),
     );
-
-    assert_eq!(history.count(), 2 * ROUNDS);
-    history.assert_at_most(3);
+    assert_at_most(3, &[a, b, c, d].concat());
     assert_eq!(peers.first.participants(&format!("sem=3:{path}")).await, [""; 0]);
     assert_eq!(peers.first.children(&format!("{path}/locks")).await, [""; 0]);
     peers.close().await;
@@ -329,23 +335,24 @@ async fn a_multi_lock_is_all_or_nothing(peers: Peers) {
 
 async fn a_contended_multi_lock_is_held_by_one_at_a_time(peers: Peers) {
     let (one, two) = (unique_path("one"), unique_path("two"));
-    let history = History::new();
     let rounds = async |peer: &Peer| {
+        let mut holds = Vec::new();
         for _ in 0..ROUNDS {
             let acquired = peer.ask(format!("multi 20000 {one} {two}")).await;
             acquired.ok();
-            let hold = history.acquired("both", peer.name(), acquired.at);
             // These requests prolong the hold, and check both of its nodes.
             for path in [&one, &two] {
                 assert!(!peer.children(path).await.is_empty(), "held without a node");
             }
-            history.releasing(hold);
+            let (holder, mode) = (peer.name().to_owned(), Mode::Exclusive);
+            let (acquired, releasing) = (acquired.at, Instant::now());
+            holds.push(Hold { holder, mode, token: None, acquired, releasing });
             peer.ask("multirelease").await.ok();
         }
+        holds
     };
-    tokio::join!(rounds(&peers.first), rounds(&peers.second));
-    assert_eq!(history.count(), 2 * ROUNDS);
-    history.assert_exclusive();
+    let (first, second) = tokio::join!(rounds(&peers.first), rounds(&peers.second));
+    assert_exclusive([first, second].concat());
     for path in [&one, &two] {
         assert_eq!(peers.first.children(path).await, [""; 0]);
     }
@@ -380,42 +387,4 @@ async fn children(peer: &Peer, path: &str, count: usize) -> Vec<String> {
     let what = format!("{count} children of {path}");
     let ask = async || Some(peer.children(path).await).filter(|names| names.len() == count);
     eventually(&what, ask).await
-}
-
-/// Histories that the checker of these tests reports, and histories that it accepts.
-#[test]
-fn the_history_catches_overlaps_and_tokens_that_do_not_grow() {
-    let start = Instant::now();
-    let history = |holds: &[(&str, Mode, i64, u64, u64)]| {
-        let history = History::new();
-        for &(holder, mode, token, acquired, end) in holds {
-            history.record(Hold {
-                path: "/lock".to_owned(),
-                holder: holder.to_owned(),
-                mode,
-                token: Some(token),
-                acquired: start + Duration::from_millis(acquired),
-                // The last hold never ends.
-                releasing: (end < 99).then(|| start + Duration::from_millis(end)),
-            });
-        }
-        history
-    };
-    let (one, many) = (Mode::Exclusive, Mode::Shared);
-    for (holds, part) in [
-        ([("b", one, 8, 10, 20), ("a", one, 5, 0, 10)], None),
-        ([("a", one, 5, 0, 11), ("b", one, 8, 10, 20)], Some("two holders at once")),
-        ([("a", one, 5, 0, 99), ("b", one, 8, 30, 40)], Some("two holders at once")),
-        ([("a", one, 5, 0, 10), ("b", one, 5, 20, 30)], Some("not greater")),
-        ([("a", one, 5, 0, 10), ("a", one, 5, 2, 8)], None),
-        ([("a", many, 6, 0, 10), ("b", many, 5, 5, 15)], None),
-        ([("a", many, 5, 0, 10), ("b", one, 6, 5, 15)], Some("two holders at once")),
-    ] {
-        let found: Vec<_> = history(&holds).violations().iter().map(ToString::to_string).collect();
-        assert_eq!(found.len(), usize::from(part.is_some()), "{holds:?}: {found:?}");
-        assert!(found.iter().all(|text| text.contains(part.unwrap())), "{holds:?}: {found:?}");
-    }
-    let leases = history(&[("a", many, 1, 0, 10), ("b", many, 2, 1, 10), ("c", many, 3, 9, 10)]);
-    leases.assert_at_most(3);
-    assert_eq!(leases.violations_of_semaphore(2).len(), 1);
 }

@@ -4,38 +4,16 @@
 //! `testAcquireAfterLostServer`, `TestFrameworkEdges.testReconnectAfterLoss`, and the outages of `TestFramework`.
 
 use tokio::time::timeout;
-use xtask::Settings;
 
 use super::*;
-use crate::support::real::RealServer;
+use crate::support::real::{RealServer, settings};
 
-macro_rules! on_restartable_servers {
-    ($($test:ident)*) => {
-        mod embedded {
-            $(
-                #[tokio::test]
-                async fn $test() {
-                    super::$test(super::Server::embedded().await).await;
-                }
-            )*
-        }
-        mod real {
-            $(
-                #[tokio::test]
-                async fn $test() {
-                    if let Some(server) = super::Server::real().await {
-                        super::$test(server).await;
-                    }
-                }
-            )*
-        }
-    };
-}
-
-on_restartable_servers! {
-    holder_and_waiter_of_every_lock_outlive_the_server
-    a_semaphore_is_usable_after_its_server_was_lost
-    a_lock_is_usable_after_its_session_was_lost_with_the_server
+on_both_servers! {
+    #[tokio::test]
+    super::Server::embedded, super::Server::real;
+    holder_and_waiter_of_every_lock_outlive_the_server()
+    a_semaphore_is_usable_after_its_server_was_lost()
+    a_lock_is_usable_after_its_session_was_lost_with_the_server()
 }
 
 /// A server that can be stopped and restarted.
@@ -53,8 +31,7 @@ impl Server {
     #[track_caller]
     fn real() -> impl Future<Output = Option<Self>> {
         let longest = LONG_SESSION.as_millis().to_string();
-        let config = vec![("maxSessionTimeout".to_owned(), longest)];
-        let server = RealServer::start_with(Settings { config, ..Settings::default() });
+        let server = RealServer::start_with(settings(&[("maxSessionTimeout", &longest)], &[]));
         async move { Some(Self::Real(Box::new(server.await?))) }
     }
 
@@ -117,12 +94,12 @@ async fn holder_and_waiter_of_every_lock_outlive_the_server(mut server: Server) 
         waiting.push(tokio::spawn(async move { lock.acquire().await }));
     }
     has_watches(&client, locks.len()).await;
-    let session = client.session().unwrap().session_id();
+    let session = session_id(&client);
     server.stop().await;
     wait_for_state(&client, ConnectionState::Suspended).await;
     server.restart().await;
     wait_for_state(&client, ConnectionState::Reconnected).await;
-    assert_eq!(client.session().unwrap().session_id(), session);
+    assert_eq!(session_id(&client), session);
     assert!(waiting.iter().all(|waiter| !waiter.is_finished()), "the locks are still held");
     for guard in guards {
         assert!(guard.is_held(), "{guard:?}");

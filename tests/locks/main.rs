@@ -12,6 +12,7 @@ mod cleanup;
 mod deleted_nodes;
 mod framework;
 mod hand_off;
+mod history;
 mod interop;
 mod killed_server;
 mod multi;
@@ -37,9 +38,9 @@ use crate::support::{
     each_lock::each_lock,
     eventually,
     given_up_session::{short_session, wait_until_given_up},
-    has_no_request, has_watches,
+    has_no_request, has_watches, passes,
     peer::{Options, Peer, Side},
-    pending_and_watches, poll_once, spawn_acquire,
+    pending_and_watches, poll_at_most, poll_once, reaches, session_id, spawn_acquire,
     traced::Traced,
     within_deadline,
 };
@@ -71,7 +72,10 @@ use std::{
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
-use support::{fixture::Fixture, ms};
+use support::{
+    fixture::{Fixture, reply, request},
+    ms,
+};
 use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, TcpStream},
@@ -86,6 +90,21 @@ fn options() -> LockOptions {
 /// A mutex at the path of the fixture.
 fn mutex(fixture: &Fixture, client: &Client) -> InterProcessMutex {
     InterProcessMutex::with_options(client, &fixture.path, options()).unwrap()
+}
+
+/// A mutex at the path of the fixture, without retries.
+fn mutex_without_retries(fixture: &Fixture, client: &Client) -> InterProcessMutex {
+    InterProcessMutex::with_options(client, &fixture.path, no_retries()).unwrap()
+}
+
+/// A read/write lock at the path of the fixture.
+fn pair(fixture: &Fixture, client: &Client) -> InterProcessReadWriteLock {
+    InterProcessReadWriteLock::with_options(client, &fixture.path, options()).unwrap()
+}
+
+/// A semaphore at the path of the fixture.
+fn semaphore(fixture: &Fixture, client: &Client, leases: usize) -> InterProcessSemaphoreV2 {
+    InterProcessSemaphoreV2::with_options(client, &fixture.path, leases, options()).unwrap()
 }
 
 /// A protected create in this mode, with the retries of [`options`].

@@ -17,12 +17,21 @@ fn paths(fixture: &Fixture) -> [String; 3] {
     ["a", "b", "c"].map(|name| format!("{}/{name}", fixture.path))
 }
 
+/// A multi lock of mutexes at these paths.
+fn multi(client: &Client, paths: &[String], options: &LockOptions) -> InterProcessMultiLock {
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    InterProcessMultiLock::with_options(client, &paths, options).unwrap()
+}
+
+fn mutex(client: &Client, path: &str) -> Arc<InterProcessMutex> {
+    Arc::new(InterProcessMutex::with_options(client, path, options()).unwrap())
+}
+
 /// testSomeReleasesFail
 async fn all_locks_are_released_although_one_release_fails(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let paths = paths(&fixture);
-    let names: Vec<&str> = paths.iter().map(String::as_str).collect();
-    let lock = InterProcessMultiLock::with_options(&client, &names, &no_retries()).unwrap();
+    let lock = multi(&client, &paths, &no_retries());
     let guard = lock.acquire().await.unwrap();
     assert_eq!(guard.paths().count(), 3);
     fixture.tap.inject(Fault::drop_before(OpCode::Delete).below(&paths[1]));
@@ -41,8 +50,7 @@ async fn all_locks_share_one_second_behind_the_deadline() {
     let fixture = Fixture::embedded().await;
     let (client, _tap) = fixture.client("A").await;
     let paths = paths(&fixture);
-    let names: Vec<&str> = paths.iter().map(String::as_str).collect();
-    let lock = InterProcessMultiLock::with_options(&client, &names, &options()).unwrap();
+    let lock = multi(&client, &paths, &options());
     lock.acquire().await.unwrap().release().await.unwrap();
     let before = fixture.tap.len();
     let slow = Fault::delay_reply(OpCode::GetChildren2, ms(600)).times(u32::MAX);
@@ -51,7 +59,7 @@ async fn all_locks_share_one_second_behind_the_deadline() {
     assert_eq!(unheard.kind(), ErrorKind::Unanswered, "{unheard}");
     // The grace of one second ends during the listing of the second lock.
     let of_last = fixture.tap.trace().since(before).filter(|record| {
-        record.is_request(OpCode::Create2) && record.path().unwrap().starts_with(names[2])
+        record.is_request(OpCode::Create2) && record.path().unwrap().starts_with(&paths[2])
     });
     assert_eq!(of_last.iter().count(), 0, "{}", of_last.text());
 }
@@ -63,9 +71,6 @@ async fn all_locks_share_one_second_behind_the_deadline() {
 async fn a_lock_lost_during_the_wait_for_the_next_releases_all(fixture: Fixture) {
     let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let paths = paths(&fixture);
-    let mutex = |client: &docent::Client, path: &str| {
-        Arc::new(InterProcessMutex::with_options(client, path, options()).unwrap())
-    };
     for timed in [false, true] {
         let holder = mutex(&b, &paths[1]).acquire().await.unwrap();
         let lock =
@@ -95,25 +100,22 @@ async fn a_lock_lost_during_the_wait_for_the_next_releases_all(fixture: Fixture)
 async fn locks_of_two_sessions_of_one_client_are_not_held_together(fixture: Fixture) {
     let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let paths = paths(&fixture);
-    let names: Vec<&str> = paths[..2].iter().map(String::as_str).collect();
-    let holder = InterProcessMutex::with_options(&b, names[1], options()).unwrap();
-    let holder = holder.acquire().await.unwrap();
-    let lock = InterProcessMultiLock::with_options(&a, &names, &options()).unwrap();
-    let waiting = tokio::spawn(async move { lock.acquire().await });
-    let queue = fixture.children(names[1], 2).await;
+    let holder = mutex(&b, &paths[1]).acquire().await.unwrap();
+    let waiting = spawn_acquire(&multi(&a, &paths[..2], &options()));
+    let queue = fixture.children(&paths[1], 2).await;
     tap.kill_session(DEADLINE).await.unwrap();
     // The contender queues again in the next session.
     let observer = fixture.observer().await;
     eventually("another waiter", async || {
-        let now = observer.get_children(names[1]).await.unwrap().to_vec();
+        let now = observer.get_children(&paths[1]).await.unwrap().to_vec();
         (now.len() == 2 && now.iter().any(|name| !queue.contains(name))).then_some(())
     })
     .await;
     holder.release().await.unwrap();
     let error = within_deadline("the end", waiting).await.unwrap().unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::LockLost), "{error}");
-    for name in names {
-        fixture.children(name, 0).await;
+    assert_eq!(error.kind(), ErrorKind::LockLost, "{error}");
+    for path in &paths[..2] {
+        fixture.children(path, 0).await;
     }
 }
 
@@ -121,8 +123,7 @@ async fn locks_of_two_sessions_of_one_client_are_not_held_together(fixture: Fixt
 async fn guarded_writes_check_every_lock(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let paths = paths(&fixture);
-    let names: Vec<&str> = paths.iter().map(String::as_str).collect();
-    let lock = InterProcessMultiLock::with_options(&client, &names, &options()).unwrap();
+    let lock = multi(&client, &paths, &options());
     let guard = lock.acquire().await.unwrap();
     let job = format!("{}/job", fixture.path);
     client.create(&job, b"", CreateMode::Persistent).await.unwrap();
@@ -144,11 +145,7 @@ async fn guarded_writes_check_every_lock_of_clients_with_other_chroots(fixture: 
     for path in [parent, &fixture.path] {
         observer.create(path, b"", CreateMode::Container).await.unwrap();
     }
-    let inside = docent::Config::new(&format!("{}{}", fixture.server, fixture.path)).unwrap();
-    let inside = inside.connect().await.unwrap();
-    let mutex = |client: &docent::Client, path: &str| {
-        Arc::new(InterProcessMutex::with_options(client, path, options()).unwrap())
-    };
+    let inside = Client::connect(&format!("{}{}", fixture.server, fixture.path)).await.unwrap();
     let paths = paths(&fixture);
     let lock =
         InterProcessMultiLock::from_locks(vec![mutex(&inside, "/x"), mutex(&plain, &paths[1])]);
@@ -175,13 +172,9 @@ async fn guarded_writes_check_every_lock_of_clients_with_other_chroots(fixture: 
 async fn the_same_lock_twice_is_entered_again(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let paths = paths(&fixture);
-    let mutex =
-        |path: &str| Arc::new(InterProcessMutex::with_options(&client, path, options()).unwrap());
-    let one = mutex(&paths[0]);
-    let objects =
-        InterProcessMultiLock::from_locks(vec![one.clone(), mutex(&paths[1]), one.clone()]);
-    let names = [&*paths[0], &*paths[1], &*paths[0]];
-    let named = InterProcessMultiLock::with_options(&client, &names, &options()).unwrap();
+    let (one, other) = (mutex(&client, &paths[0]), mutex(&client, &paths[1]));
+    let objects = InterProcessMultiLock::from_locks(vec![one.clone(), other, one]);
+    let named = multi(&client, &[0, 1, 0].map(|at: usize| paths[at].clone()), &options());
     for lock in [objects, named] {
         let guard = within_deadline("all", lock.acquire()).await.unwrap();
         assert_eq!(fixture.children(&paths[0], 1).await.len(), 1);
@@ -203,12 +196,8 @@ async fn an_owner_reenters_locks_held_outside_the_multi_lock(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let paths = paths(&fixture);
     let owner = Owner::new();
-    let pair =
-        docent::locks::InterProcessReadWriteLock::with_options(&client, &paths[0], options())
-            .unwrap();
-    let once =
-        docent::locks::InterProcessSemaphoreMutex::with_options(&client, &paths[1], options())
-            .unwrap();
+    let pair = InterProcessReadWriteLock::with_options(&client, &paths[0], options()).unwrap();
+    let once = InterProcessSemaphoreMutex::with_options(&client, &paths[1], options()).unwrap();
     let inner = InterProcessMultiLock::from_locks(vec![Arc::new(pair.read_lock().clone())]);
     let lock = InterProcessMultiLock::from_locks(vec![
         Arc::new(pair.write_lock().clone()),

@@ -7,27 +7,15 @@ use super::*;
 use crate::support::traced::Fields;
 
 async fn fixture() -> Fixture {
-    let config = server::Config { version: server::Version::V3_4, ..Default::default() };
-    let server = TestingServer::start_with(config).await.unwrap();
-    Fixture::on(server.connect_string(), Some(server)).await
+    Fixture::of_version(server::Version::V3_4).await
 }
 
 /// The requests sent that a 3.4 server does not know; each costs a connection.
 fn unknown(fixture: &Fixture) -> Vec<OpCode> {
-    let ops = |record: &Record| match record.what {
-        What::Request { op, .. } => Some(op),
-        _ => None,
-    };
-    let is_new = |op: &OpCode| {
-        matches!(
-            op,
-            OpCode::Create2
-                | OpCode::CreateContainer
-                | OpCode::CheckWatches
-                | OpCode::RemoveWatches
-        )
-    };
-    fixture.tap.trace().iter().filter_map(ops).filter(is_new).collect()
+    let later =
+        [OpCode::Create2, OpCode::CreateContainer, OpCode::CheckWatches, OpCode::RemoveWatches];
+    let sent = |record: &Record| later.into_iter().find(|op| record.is_request(*op));
+    fixture.tap.trace().iter().filter_map(sent).collect()
 }
 
 // Case (Found in docent itself): no lock worked on servers before 3.5, nor on older ClickHouse
@@ -78,13 +66,9 @@ async fn every_lock(fixture: &Fixture, a: &Client, b: &Client, options: LockOpti
 
     // Leases limited by a shared count, with a waiter that times out.
     let count = SharedCount::start(a, &path("count"), 1).await.unwrap();
-    let semaphore = InterProcessSemaphoreV2::with_count_and_options(
-        a,
-        &path("semaphore"),
-        &count,
-        options.clone(),
-    )
-    .unwrap();
+    let (at, options_of_leases) = (path("semaphore"), options.clone());
+    let semaphore =
+        InterProcessSemaphoreV2::with_count_and_options(a, &at, &count, options_of_leases).unwrap();
     let lease = semaphore.acquire().await.unwrap();
     assert!(semaphore.acquire_timeout(ms(50)).await.unwrap().is_none());
     lease.release().await.unwrap();
@@ -99,11 +83,8 @@ async fn every_lock(fixture: &Fixture, a: &Client, b: &Client, options: LockOpti
     guard.release().await.unwrap();
 
     // A mutex in a namespace, and a shared value.
-    let namespaced = InterProcessMutex::with_options(
-        a,
-        "/mutex",
-        options.with_namespace(fixture.path.trim_start_matches('/')),
-    );
+    let options = options.with_namespace(fixture.path.trim_start_matches('/'));
+    let namespaced = InterProcessMutex::with_options(a, "/mutex", options);
     namespaced.unwrap().acquire().await.unwrap().release().await.unwrap();
     let value = SharedValue::start(a, &path("value"), "red").await.unwrap();
     value.set_value("blue").await.unwrap();
@@ -123,13 +104,10 @@ async fn a_broken_connection_counts_once_for_any_number_of_creates() {
     let (client, tap) = fixture.client("A").await;
     tap.stall();
     let paths: Vec<_> = (0..8).map(|at| format!("{}/{at}/lock", fixture.path)).collect();
-    let acquires: Vec<_> = paths
-        .iter()
-        .map(|path| {
-            let mutex = InterProcessMutex::with_options(&client, path, options()).unwrap();
-            tokio::spawn(async move { mutex.acquire().await })
-        })
-        .collect();
+    let acquire = |path: &String| {
+        spawn_acquire(&InterProcessMutex::with_options(&client, path, options()).unwrap())
+    };
+    let acquires: Vec<_> = paths.iter().map(acquire).collect();
     eventually("all creates in flight", async || (client.metrics().pending == 8).then_some(()))
         .await;
     tap.cut();
@@ -138,9 +116,7 @@ async fn a_broken_connection_counts_once_for_any_number_of_creates() {
         let guard = within_deadline("acquire", acquire).await.unwrap().unwrap();
         guard.release().await.unwrap();
     }
-    let plain =
-        fixture.tap.trace().iter().filter(|record| record.is_request(OpCode::Create)).count();
-    assert_eq!(plain, 0, "a create (1) was sent");
+    assert_eq!(fixture.requests(0, OpCode::Create), 0, "a create (1) was sent");
 }
 
 /// The first request is queued before the first session and connection.
@@ -148,7 +124,7 @@ async fn a_broken_connection_counts_once_for_any_number_of_creates() {
 async fn a_lock_acquired_before_the_first_connection_works_on_3_4() {
     let fixture = fixture().await;
     let tap = fixture.tap.client("A").await.unwrap();
-    let client = docent::Config::new(&tap.connect_string()).unwrap().start().unwrap();
+    let client = Config::new(&tap.connect_string()).unwrap().start().unwrap();
     let path = format!("{}/deep/lock", fixture.path);
     let mutex = InterProcessMutex::with_options(&client, &path, no_retries()).unwrap();
     let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
@@ -200,6 +176,12 @@ async fn a_create_waits_for_the_end_of_the_connection_that_refused_create2() {
     }
 }
 
+async fn use_cache(client: &Client) {
+    let cache = CuratorCache::start(client, "/a").unwrap();
+    within_deadline("the cache", cache.initialized()).await.unwrap();
+    cache.close().await;
+}
+
 #[tokio::test]
 async fn each_missing_operation_is_logged_once_in_a_session() {
     let (events, _guard) = Traced::start(Level::INFO, "missing_operations");
@@ -209,28 +191,21 @@ async fn each_missing_operation_is_logged_once_in_a_session() {
     };
     let fixture = fixture().await;
     let (client, _tap) = fixture.client("A").await;
-    let line = |op: &str| format!("{:#x} {op}", client.session().unwrap().session_id());
+    let line = |op: &str| format!("{:#x} {op}", session_id(&client));
     for path in ["/a", "/b/c", "/a"] {
         let mutex = InterProcessMutex::with_options(&client, path, no_retries()).unwrap();
         mutex.acquire().await.unwrap().release().await.unwrap();
     }
     assert_eq!(lacking(), [line("create2")]);
     // A server without create2 has no addWatch either: it is not sent.
-    for _ in 0..2 {
-        let cache = CuratorCache::start(&client, "/a").unwrap();
-        within_deadline("the cache", cache.initialized()).await.unwrap();
-        cache.close().await;
-    }
+    use_cache(&client).await;
+    use_cache(&client).await;
     assert_eq!(lacking(), [""; 0]);
-    let sent = fixture.tap.trace();
-    assert!(!sent.iter().any(|record| record.is_request(OpCode::AddWatch)));
+    assert_eq!(fixture.requests(0, OpCode::AddWatch), 0);
     // A client that begins with a cache.
     let (client, _tap) = fixture.client("B").await;
-    let line = format!("{:#x} addWatch", client.session().unwrap().session_id());
-    for _ in 0..2 {
-        let cache = CuratorCache::start(&client, "/a").unwrap();
-        within_deadline("the cache", cache.initialized()).await.unwrap();
-        cache.close().await;
-    }
+    let line = format!("{:#x} addWatch", session_id(&client));
+    use_cache(&client).await;
+    use_cache(&client).await;
     assert_eq!(lacking(), [line]);
 }

@@ -101,25 +101,20 @@ async fn a_protected_node_is_found_in_the_next_session(fixture: Fixture) {
     let (client, tap) = fixture.client("A").await;
     let path = parent(&fixture, &client).await;
     for mode in [CreateMode::PersistentSequential, CreateMode::Ephemeral] {
-        let session = client.session().unwrap().session_id();
-        let before = fixture.tap.len();
+        let (session, before) = (session_id(&client), fixture.tap.len());
+        let mut records = fixture.tap.subscribe();
         fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
         tap.refuse().await.unwrap();
-        let creating = {
+        let creating = tokio::spawn({
             let (client, path) = (client.clone(), path.clone());
-            tokio::spawn(async move { create(&client, &path, protected(mode)).await })
-        };
-        let is_created = |r: &Record| r.is_reply(OpCode::Create2);
-        fixture.tap.subscribe_from(before).until(DEADLINE, is_created).await.unwrap();
-        let mut state = client.state();
-        let lost = state.wait_for(|state| *state == Some(docent::ConnectionState::Lost));
-        within_deadline("the loss", lost).await.unwrap();
-        tap.accept().await.unwrap();
+            async move { create(&client, &path, protected(mode)).await }
+        });
+        records.until(DEADLINE, reply("A", OpCode::Create2)).await.unwrap();
+        wait_until_given_up(&client, &tap).await;
         let created = within_deadline("create", creating).await.unwrap().unwrap();
-        assert_ne!(client.session().unwrap().session_id(), session);
+        assert_ne!(session_id(&client), session);
         assert_only(&fixture, &client, &created).await;
-        let sent = fixture.tap.trace().since(before);
-        let creates = sent.iter().filter(|r| r.is_request(OpCode::Create2)).count();
+        let creates = fixture.requests(before, OpCode::Create2);
         assert_eq!(creates, if mode.is_ephemeral() { 2 } else { 1 }, "{mode}");
     }
 }
@@ -129,14 +124,14 @@ async fn an_invalid_path_is_refused_before_anything_is_sent() {
     let fixture = Fixture::embedded().await;
     let (client, _tap) = fixture.client("A").await;
     let sent = client.metrics().requests;
-    for path in ["", "a", "/", "/a/", "/a//b", "//", "/a/../b"] {
-        let error = create(&client, path, protected(CreateMode::Persistent)).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidPath, "{path}");
-    }
-    for path in ["", "a", "/a//", "//"] {
-        let mode = CreateMode::EphemeralSequential;
-        let error = create(&client, path, protected(mode)).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidPath, "{path}");
+    for (mode, paths) in [
+        (CreateMode::Persistent, &["", "a", "/", "/a/", "/a//b", "//", "/a/../b"][..]),
+        (CreateMode::EphemeralSequential, &["", "a", "/a//", "//"]),
+    ] {
+        for path in paths {
+            let error = create(&client, path, protected(mode)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidPath, "{path}");
+        }
     }
     assert_eq!(client.metrics().requests, sent);
 }
@@ -145,9 +140,7 @@ async fn an_invalid_path_is_refused_before_anything_is_sent() {
 #[tokio::test]
 async fn a_protected_node_is_found_at_the_top_of_any_server() {
     for version in [server::Version::V3_4, server::Version::V3_8] {
-        let config = server::Config { version, ..Default::default() };
-        let server = TestingServer::start_with(config).await.unwrap();
-        let fixture = Fixture::on(server.connect_string(), None).await;
+        let fixture = Fixture::of_version(version).await;
         let operator = fixture.observer().await;
         operator.create("/apps", b"", CreateMode::Persistent).await.unwrap();
         let op = match version {

@@ -9,10 +9,6 @@ on_both_servers! {
     a_reader_behind_another_writer_waits_although_its_owner_writes
 }
 
-fn lock(fixture: &Fixture, client: &Client) -> InterProcessReadWriteLock {
-    InterProcessReadWriteLock::with_options(client, &fixture.path, options()).unwrap()
-}
-
 /// Another task of the owner acquires the write lock after the reader's call, and before the reader's node is created.
 // Case (Found in docent itself): a reader that downgraded because another task of its owner had
 // acquired the write lock during its call had the token of its own node: greater than those of the
@@ -26,7 +22,7 @@ async fn a_downgrade_by_another_task_of_the_owner_keeps_the_token(fixture: Fixtu
     // The write lock knows from now on that the namespace exists; the read lock has to check it first.
     lock.write_lock().acquire_as(&me).await.unwrap().release().await.unwrap();
     let mut reading = pin!(lock.read_lock().acquire_as(&me));
-    assert!(reading.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    poll_once(reading.as_mut());
     let writing = lock.write_lock().acquire_as(&me).await.unwrap();
     let token = writing.fencing_token().await.unwrap();
     let reading = within_deadline("the reader", reading).await.unwrap();
@@ -43,7 +39,7 @@ async fn a_downgrade_by_another_task_of_the_owner_keeps_the_token(fixture: Fixtu
 // writers that waited for it: a resource would have refused them.
 async fn a_queued_writer_waits_after_a_downgrade(fixture: Fixture) {
     let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let (ours, theirs) = (lock(&fixture, &a), lock(&fixture, &b));
+    let (ours, theirs) = (pair(&fixture, &a), pair(&fixture, &b));
     let me = Owner::new();
     let writing = ours.write_lock().acquire_as(&me).await.unwrap();
     let waiting = spawn_acquire(theirs.write_lock());
@@ -51,12 +47,8 @@ async fn a_queued_writer_waits_after_a_downgrade(fixture: Fixture) {
     let reading = ours.read_lock().acquire_as(&me).await.unwrap();
     writing.release().await.unwrap();
     // The waiter has listed again, and waits for the reader now.
-    let reader = reading.path().to_owned();
-    fixture
-        .tap
-        .wait_for(DEADLINE, |r| &*r.client == "B" && r.path() == Some(&*reader))
-        .await
-        .unwrap();
+    let waits = |r: &Record| &*r.client == "B" && r.path() == Some(reading.path());
+    fixture.tap.wait_for(DEADLINE, waits).await.unwrap();
     assert!(!waiting.is_finished());
     // The waiter's node is older than the reader's, so the reader's token must not be greater.
     let token = reading.fencing_token().await.unwrap();
@@ -70,25 +62,25 @@ async fn a_queued_writer_waits_after_a_downgrade(fixture: Fixture) {
 /// node was deleted, it would grant the read lock while the next writer holds the lock.
 async fn a_late_downgrade_does_not_pass_the_next_writer(fixture: Fixture) {
     let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let (ours, theirs, me) = (lock(&fixture, &a), lock(&fixture, &b), Owner::new());
+    let (ours, theirs, me) = (pair(&fixture, &a), pair(&fixture, &b), Owner::new());
     let _writing = ours.write_lock().acquire_as(&me).await.unwrap();
     let next = spawn_acquire(theirs.write_lock());
     fixture.children(&fixture.path, 2).await;
     // The create of the read node is lost, and the session ends before the retry.
-    let before = fixture.tap.len();
+    let mut records = fixture.tap.subscribe();
     fixture.tap.inject(Fault::drop_before(OpCode::Create2).of("A"));
     tap.refuse().await.unwrap();
+    let before = fixture.tap.len();
     let reading = tokio::spawn(async move { ours.read_lock().acquire_as(&me).await });
-    let mut records = fixture.tap.subscribe_from(before);
     records.until(DEADLINE, |r| r.is_request(OpCode::Create2)).await.unwrap();
     tap.kill_session(DEADLINE).await.unwrap();
     let writes = within_deadline("the next writer", next).await.unwrap().unwrap();
     tap.accept().await.unwrap();
     // A waits for the writer's node, as every reader does.
     let ahead = writes.path().to_owned();
-    let waits = |r: &Record| &*r.client == "A" && r.is_request(OpCode::GetData);
+    let waits = request("A", OpCode::GetData);
     eventually("A to wait, or to read", async || {
-        let waits = fixture.tap.trace().since(before).iter().any(waits);
+        let waits = fixture.tap.trace().since(before).iter().any(&waits);
         (waits || reading.is_finished()).then_some(())
     })
     .await;
@@ -102,7 +94,7 @@ async fn a_late_downgrade_does_not_pass_the_next_writer(fixture: Fixture) {
 /// behind another writer. That writer is next, so the owner must not read meanwhile.
 async fn a_reader_behind_another_writer_waits_although_its_owner_writes(fixture: Fixture) {
     let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let (ours, theirs, me) = (lock(&fixture, &a), lock(&fixture, &b), Owner::new());
+    let (ours, theirs, me) = (pair(&fixture, &a), pair(&fixture, &b), Owner::new());
     let first = theirs.write_lock().acquire().await.unwrap();
     let writing = tokio::spawn({
         let (ours, me) = (ours.clone(), me.clone());
@@ -116,9 +108,9 @@ async fn a_reader_behind_another_writer_waits_although_its_owner_writes(fixture:
     first.release().await.unwrap();
     let writing = within_deadline("the owner writes", writing).await.unwrap().unwrap();
     // The reader was woken by the same event: it waits again, or reads.
-    let listed = |r: &Record| &*r.client == "A" && r.is_reply(OpCode::GetChildren2);
     eventually("four listings", async || {
-        (fixture.tap.trace().iter().filter(|r| listed(r)).count() >= 4).then_some(())
+        let listed = fixture.tap.trace().filter(reply("A", OpCode::GetChildren2));
+        (listed.iter().count() >= 4).then_some(())
     })
     .await;
     writing.release().await.unwrap();

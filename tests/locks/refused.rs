@@ -26,7 +26,7 @@ async fn a_waiter_that_may_not_delete_its_node_fails(fixture: Fixture) {
 }
 
 async fn a_search_that_may_not_list_fails_without_another_create(fixture: Fixture) {
-    let (client, tap) = fixture.client("A").await;
+    let (client, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
     fixture.create_path(&operator).await;
     fixture.forbid(&operator, &fixture.path, Perms::READ).await;
@@ -41,18 +41,16 @@ async fn a_search_that_may_not_list_fails_without_another_create(fixture: Fixtur
     // The background task finds the node.
     fixture.allow_all(&operator, &fixture.path).await;
     fixture.children(&fixture.path, 0).await;
-    drop(tap);
 }
 
 async fn a_missing_chroot_is_named(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let client = client.with_chroot(&fixture.path).unwrap();
     let mutex = InterProcessMutex::with_options(&client, "/mutex", options()).unwrap();
-    let semaphore =
-        InterProcessSemaphoreV2::with_options(&client, "/semaphore", 2, options()).unwrap();
+    let leases = InterProcessSemaphoreV2::with_options(&client, "/leases", 2, options()).unwrap();
     for error in [
         within_deadline("the error", mutex.acquire()).await.unwrap_err(),
-        within_deadline("the error", semaphore.acquire()).await.unwrap_err(),
+        within_deadline("the error", leases.acquire()).await.unwrap_err(),
     ] {
         assert!(error.is_missing_chroot(), "{error}");
         assert!(error.to_string().contains(&fixture.path), "{error}");

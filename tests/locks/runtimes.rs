@@ -46,14 +46,9 @@ fn other_runtime() -> OtherRuntime {
 }
 
 fn other_runtime_on(config: server::Config) -> OtherRuntime {
-    let runtime = |threads| {
-        tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(threads)
-            .enable_all()
-            .build()
-            .unwrap()
-    };
-    let (runtime, servers) = (runtime(1), runtime(1));
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).enable_all();
+    let (runtime, servers) = (builder.build().unwrap(), builder.build().unwrap());
     let (server, tap) = servers.block_on(async {
         let server = TestingServer::start_with(config).await.unwrap();
         let tap = server.tap().await.unwrap();
@@ -79,8 +74,7 @@ fn locks_are_acquired_and_released_outside_a_runtime() {
         drive(guard.release()).unwrap();
         assert!(token.is_cancelled());
         let guard = drive(lock.acquire_timeout(ms(5000))).unwrap().unwrap();
-        let mut lost = pin!(guard.lost());
-        assert!(lost.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        poll_once(guard.lost());
     }
     let semaphore =
         InterProcessSemaphoreV2::with_options(&fixture.client, "/semaphore", 2, options()).unwrap();

@@ -11,24 +11,25 @@ on_both_servers! {
     waiters_whose_mutex_node_is_deleted_do_not_wait_for_each_other
 }
 
-fn semaphore(fixture: &Fixture, client: &Client, leases: usize) -> InterProcessSemaphoreV2 {
-    InterProcessSemaphoreV2::with_options(client, &fixture.path, leases, options()).unwrap()
+/// A semaphore whose number of leases is a shared count.
+async fn counted(
+    fixture: &Fixture,
+    client: &Client,
+    count: i32,
+) -> (InterProcessSemaphoreV2, SharedCount) {
+    let path = format!("{}/count", fixture.path);
+    let count = SharedCount::start_with(client, &path, count, &options()).await.unwrap();
+    let semaphore =
+        InterProcessSemaphoreV2::with_count_and_options(client, &fixture.path, &count, options());
+    (semaphore.unwrap(), count)
 }
 
 /// testThreadedLeaseIncrease, CURATOR-75
 async fn a_waiter_wakes_when_the_count_is_raised(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let count =
-        SharedCount::start_with(&client, &format!("{}/count", fixture.path), 1, &options()).await;
-    let count = count.unwrap();
-    let semaphore =
-        InterProcessSemaphoreV2::with_count_and_options(&client, &fixture.path, &count, options())
-            .unwrap();
+    let (semaphore, count) = counted(&fixture, &client, 1).await;
     let first = semaphore.acquire().await.unwrap();
-    let waiting = tokio::spawn({
-        let semaphore = semaphore.clone();
-        async move { semaphore.acquire().await }
-    });
+    let waiting = tokio::spawn(async move { semaphore.acquire().await });
     fixture.leases(2).await;
     assert!(!waiting.is_finished());
     count.set_count(2).await.unwrap();
@@ -38,12 +39,7 @@ async fn a_waiter_wakes_when_the_count_is_raised(fixture: Fixture) {
 
 async fn acquired_leases_stay_when_the_count_is_lowered(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let count =
-        SharedCount::start_with(&client, &format!("{}/count", fixture.path), 2, &options()).await;
-    let count = count.unwrap();
-    let semaphore =
-        InterProcessSemaphoreV2::with_count_and_options(&client, &fixture.path, &count, options())
-            .unwrap();
+    let (semaphore, count) = counted(&fixture, &client, 2).await;
     let mut leases = semaphore.acquire_many(2).await.unwrap();
     count.set_count(1).await.unwrap();
     assert!(leases.iter().all(|lease| lease.is_held()));

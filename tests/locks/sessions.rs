@@ -5,7 +5,7 @@ use docent::runtime::Clock;
 use std::sync::atomic::AtomicU64;
 
 use super::*;
-use crate::support::given_up_session::without_expiry;
+use crate::support::given_up_session::config_without_expiry;
 
 on_both_servers! {
     a_create_that_times_out_leaves_no_node
@@ -15,21 +15,17 @@ on_both_servers! {
 /// delete of the old one must not hit it.
 #[tokio::test]
 async fn a_late_delete_of_the_dying_sessions_node_does_not_hit_the_new_one() {
-    let (fixture, _server) = without_expiry().await;
+    let fixture = Fixture::with(config_without_expiry()).await;
     let (a, tap) = short_session(&fixture, "A").await;
     // Retries without pauses: the new create comes before the delete in the background, which has pauses.
     let at_once = LockOptions::default().with_retry_policy(RetryNTimes::new(50, Duration::ZERO));
     let lock = InterProcessReadWriteLock::with_options(&a, &fixture.path, at_once).unwrap();
     let me = Owner::new();
     let _writing = lock.write_lock().acquire_as(&me).await.unwrap();
-    let before = fixture.tap.len();
+    let mut records = fixture.tap.subscribe();
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
     tap.refuse().await.unwrap();
-    let waiting = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.read_lock().acquire_as(&me).await }
-    });
-    let mut records = fixture.tap.subscribe_from(before);
+    let waiting = tokio::spawn(async move { lock.read_lock().acquire_as(&me).await });
     let create = records.until(DEADLINE, |r| r.is_request(OpCode::Create2)).await.unwrap();
     let old = create.path().unwrap().to_owned();
     records.until(DEADLINE, |r| r.is_reply(OpCode::Create2)).await.unwrap();
@@ -51,13 +47,10 @@ async fn a_late_delete_of_the_dying_sessions_node_does_not_hit_the_new_one() {
 
 /// N9: the last error is not ConnectionLoss, and the outcome is unknown. Curator leaves the node.
 async fn a_create_that_times_out_leaves_no_node(fixture: Fixture) {
-    let tap = fixture.tap.client("A").await.unwrap();
-    let config = Config::new(&tap.connect_string())
-        .unwrap()
-        .with_session_timeout(Duration::from_secs(20))
-        .with_request_timeout(ms(2000));
-    let a = config.connect().await.unwrap();
-    let mutex = InterProcessMutex::with_options(&a, &fixture.path, no_retries()).unwrap();
+    let timeouts =
+        |config: Config| config.with_session_timeout(ms(20_000)).with_request_timeout(ms(2000));
+    let (a, _tap) = fixture.client_with("A", timeouts).await;
+    let mutex = mutex_without_retries(&fixture, &a);
     mutex.acquire().await.unwrap().release().await.unwrap();
     // The reply is lost, but the connection stays.
     fixture.tap.inject(Fault::lose_reply(OpCode::Create2));
@@ -68,14 +61,12 @@ async fn a_create_that_times_out_leaves_no_node(fixture: Fixture) {
 
 /// A client, its tap, and a counter of the milliseconds by which the client's clock is ahead.
 async fn client_with_clock(fixture: &Fixture) -> (Client, TapClient, Arc<AtomicU64>) {
-    let (tap, system) = (fixture.tap.client("A").await.unwrap(), Clock::system());
-    let ahead = Arc::new(AtomicU64::new(0));
-    let clock = {
-        let ahead = Arc::clone(&ahead);
-        Clock::from_fn(move || system.now() + ms(ahead.load(Ordering::SeqCst)))
-    };
-    let config = Config::new(&tap.connect_string()).unwrap().with_session_timeout(SESSION);
-    (config.with_clock(clock).connect().await.unwrap(), tap, ahead)
+    let (system, ahead) = (Clock::system(), Arc::new(AtomicU64::new(0)));
+    let counter = Arc::clone(&ahead);
+    let clock = Clock::from_fn(move || system.now() + ms(counter.load(Ordering::SeqCst)));
+    let settings = |config: Config| config.with_session_timeout(SESSION).with_clock(clock);
+    let (client, tap) = fixture.client_with("A", settings).await;
+    (client, tap, ahead)
 }
 
 const SESSION: Duration = Duration::from_secs(30);
@@ -103,7 +94,7 @@ async fn a_lock_granted_by_a_reply_after_the_end_of_the_lease_is_not_held() {
         mutex.acquire().await.unwrap().release().await.unwrap();
         let late = loop {
             fixture.tap.inject(Fault::delay_reply(OpCode::GetChildren2, ms(300)));
-            let before = fixture.tap.len();
+            let (before, mut records) = (fixture.tap.len(), fixture.tap.subscribe());
             let acquire = tokio::spawn({
                 let mutex = mutex.clone();
                 async move {
@@ -113,9 +104,7 @@ async fn a_lock_granted_by_a_reply_after_the_end_of_the_lease_is_not_held() {
                     }
                 }
             });
-            let mut records = fixture.tap.subscribe_from(before);
-            let listing = records.until(DEADLINE, |r| r.is_request(OpCode::GetChildren2));
-            listing.await.unwrap();
+            records.until(DEADLINE, |r| r.is_request(OpCode::GetChildren2)).await.unwrap();
             ahead.fetch_add(SESSION.as_millis() as u64 * 2, Ordering::SeqCst);
             let is_in_time =
                 !fixture.tap.trace().since(before).iter().any(|r| r.is_reply(OpCode::GetChildren2));

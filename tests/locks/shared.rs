@@ -56,9 +56,7 @@ async fn a_value_is_updated_after_a_broken_connection(fixture: Fixture) {
     // A value is updated after the end of the session, too.
     tap.kill_session(DEADLINE).await.unwrap();
     b.set_data(&fixture.path, b"newer", None).await.unwrap();
-    within_deadline("the new value", values.wait_for(|value| value.value == "newer"))
-        .await
-        .unwrap();
+    within_deadline("the value", values.wait_for(|value| value.value == "newer")).await.unwrap();
 }
 
 async fn a_deleted_value_stays_known(fixture: Fixture) {
@@ -73,11 +71,8 @@ async fn a_deleted_value_stays_known(fixture: Fixture) {
     let path = fixture.path.clone();
     let created = async {
         // The background task sets the watch on the missing node.
-        crate::support::eventually("the watch", async || {
-            (client.metrics().watches > 0).then_some(())
-        })
-        .await;
-        client.create(&path, b"z", docent::CreateMode::Persistent).await.unwrap();
+        eventually("the watch", async || (client.metrics().watches > 0).then_some(())).await;
+        client.create(&path, b"z", CreateMode::Persistent).await.unwrap();
         values.wait_for(|value| value.value == "z").await.map(drop)
     };
     within_deadline("the new value", created).await.unwrap();
@@ -129,7 +124,7 @@ async fn a_value_created_again_before_its_absence_is_watched_is_read(fixture: Fi
     let mut records = fixture.tap.subscribe();
     fixture.tap.inject(Fault::delay_request(OpCode::Exists, DEADLINE).of("A"));
     b.delete(&fixture.path, None).await.unwrap();
-    records.until(DEADLINE, |r| &*r.client == "A" && r.is_request(OpCode::Exists)).await.unwrap();
+    records.until(DEADLINE, request("A", OpCode::Exists)).await.unwrap();
     b.create(&fixture.path, b"new", CreateMode::Persistent).await.unwrap();
     fixture.tap.end_delays();
     wait_for(&value, "new").await;
@@ -151,7 +146,7 @@ async fn a_waiter_for_a_lease_wakes_when_its_count_is_created_again(fixture: Fix
     let mut records = fixture.tap.subscribe();
     fixture.tap.inject(Fault::delay_request(OpCode::Exists, DEADLINE).of("A").below(&path));
     b.delete(&path, None).await.unwrap();
-    records.until(DEADLINE, |r| &*r.client == "A" && r.is_request(OpCode::Exists)).await.unwrap();
+    records.until(DEADLINE, request("A", OpCode::Exists)).await.unwrap();
     b.create(&path, &1_i32.to_be_bytes(), CreateMode::Persistent).await.unwrap();
     fixture.tap.end_delays();
     within_deadline("the lease", waiter).await.unwrap().unwrap().release().await.unwrap();
@@ -159,9 +154,8 @@ async fn a_waiter_for_a_lease_wakes_when_its_count_is_created_again(fixture: Fix
 
 // Case (Found in docent itself): a shared value stayed stale for ever after one read that failed.
 async fn a_read_that_times_out_is_repeated(fixture: Fixture) {
-    let tap = fixture.tap.client("A").await.unwrap();
-    let config = Config::new(&tap.connect_string()).unwrap().with_request_timeout(ms(300));
-    let client = config.connect().await.unwrap();
+    let timeout = |config: Config| config.with_request_timeout(ms(300));
+    let (client, _tap) = fixture.client_with("A", timeout).await;
     let (b, _b) = fixture.client("B").await;
     let value = started(&fixture, &client, "old").await;
     fixture.tap.inject(Fault::delay_reply(OpCode::GetData, ms(1000)).of("A"));
@@ -169,11 +163,7 @@ async fn a_read_that_times_out_is_repeated(fixture: Fixture) {
     wait_for(&value, "new").await;
     fixture.tap.inject(Fault::delay_reply(OpCode::Exists, ms(1000)).of("A"));
     b.delete(&fixture.path, None).await.unwrap();
-    fixture
-        .tap
-        .wait_for(DEADLINE, |r| &*r.client == "A" && r.is_reply(OpCode::Exists))
-        .await
-        .unwrap();
+    fixture.wait_for_reply("A", OpCode::Exists).await;
     b.create(&fixture.path, b"newer", CreateMode::Persistent).await.unwrap();
     wait_for(&value, "newer").await;
 }
@@ -185,16 +175,11 @@ async fn a_value_that_is_temporarily_unreadable_is_read_again(fixture: Fixture) 
     let mut records = fixture.tap.subscribe();
     fixture.tap.inject(Fault::delay_request(OpCode::GetData, DEADLINE).of("A"));
     b.delete(&fixture.path, None).await.unwrap();
-    records.until(DEADLINE, |r| &*r.client == "A" && r.is_request(OpCode::GetData)).await.unwrap();
-    b.create_with_stat(
-        &fixture.path,
-        b"new",
-        CreateOptions::new(CreateMode::Persistent).with_acl(CREATOR_ALL_ACL),
-    )
-    .await
-    .unwrap();
+    records.until(DEADLINE, request("A", OpCode::GetData)).await.unwrap();
+    let own = CreateOptions::new(CreateMode::Persistent).with_acl(CREATOR_ALL_ACL);
+    b.create(&fixture.path, b"new", own).await.unwrap();
     fixture.tap.end_delays();
-    records.until(DEADLINE, |r| &*r.client == "A" && r.is_reply(OpCode::GetData)).await.unwrap();
+    records.until(DEADLINE, reply("A", OpCode::GetData)).await.unwrap();
     b.set_acl(&fixture.path, OPEN_ACL_UNSAFE, None).await.unwrap();
     wait_for(&value, "new").await;
 }

@@ -111,10 +111,9 @@ async fn a_cancelled_strict_acquire_leaves_no_node_and_no_wait(fixture: Fixture)
     for step in steps {
         // The request takes effect, but its caller is dropped before the reply.
         fixture.tap.inject(Fault::delay_reply(step, ms(300)).of("A"));
-        let before = fixture.tap.len();
+        let mut records = fixture.tap.subscribe();
         let acquiring = spawn_acquire(&mutex);
-        let mut records = fixture.tap.subscribe_from(before);
-        records.until(DEADLINE, |r| &*r.client == "A" && r.is_request(step)).await.unwrap();
+        records.until(DEADLINE, request("A", step)).await.unwrap();
         acquiring.abort();
         let _ = acquiring.await;
         fixture.children(&fixture.path, 0).await;
@@ -134,8 +133,7 @@ async fn a_guarded_write_of_a_lost_strict_hold_is_refused(fixture: Fixture) {
     b.create(&register, b"", CreateMode::Persistent).await.unwrap();
     guard.guarded().unwrap().set_data(&register, b"1", None).commit().await.unwrap();
     b.delete(guard.path(), None).await.unwrap();
-    let late = guard.guarded();
-    if let Ok(mut late) = late {
+    if let Ok(mut late) = guard.guarded() {
         let error = late.set_data(&register, b"2", None).commit().await.unwrap_err();
         assert_eq!((error.kind(), error.index()), (ErrorKind::NoNode, Some(0)));
     }
@@ -150,14 +148,14 @@ async fn a_guarded_write_of_a_lost_strict_hold_is_refused(fixture: Fixture) {
 // strict lock whose holder was lost: each began to wait anew.
 #[tokio::test]
 async fn the_claim_of_a_lost_holder_ends_for_calls_with_short_timeouts() {
-    let server = docent_testing::TestingServer::start().await.unwrap();
+    let server = TestingServer::start().await.unwrap();
     let connect = async || {
-        let config = docent::Config::new(&server.connect_string()).unwrap();
+        let config = Config::new(&server.connect_string()).unwrap();
         config.with_session_timeout(ms(4_000)).connect().await.unwrap()
     };
     let (a, b) = (connect().await, connect().await);
     let guard = StrictMutex::new(&a, "/lock").unwrap().acquire().await.unwrap();
-    assert!(server.expire_session(a.session().unwrap().session_id()));
+    assert!(server.expire_session(session_id(&a)));
     let (lost, rival) = (Instant::now(), StrictMutex::new(&b, "/lock").unwrap());
     let next = loop {
         if let Some(next) = rival.acquire_timeout(ms(1_000)).await.unwrap() {
@@ -175,11 +173,11 @@ async fn the_claim_of_a_lost_holder_ends_for_calls_with_short_timeouts() {
 // created again, did not end with the client.
 #[tokio::test]
 async fn a_closed_client_ends_the_wait_for_a_lost_holder() {
-    let server = docent_testing::TestingServer::start().await.unwrap();
+    let server = TestingServer::start().await.unwrap();
     let a = Client::connect(&server.connect_string()).await.unwrap();
     let b = Client::connect(&server.connect_string()).await.unwrap();
     let guard = StrictMutex::new(&a, "/lock").unwrap().acquire().await.unwrap();
-    assert!(server.expire_session(a.session().unwrap().session_id()));
+    assert!(server.expire_session(session_id(&a)));
     guard.lost().await;
     let rival = StrictMutex::new(&b, "/lock").unwrap();
     let waiting = tokio::spawn(async move { rival.acquire().await.unwrap_err().kind() });

@@ -1,5 +1,8 @@
 //! The cancellation token of a guard: cancelled by every end of the guard and of its hold.
 
+use docent::locks::{CancellationToken, LockFuture};
+use std::sync::Mutex;
+
 use super::*;
 
 on_both_servers! {
@@ -40,8 +43,8 @@ async fn a_released_guard_cancels_its_token_before_its_delete_is_sent(fixture: F
         let before = fixture.tap.len();
         // Polled once, and no other task has run since: the delete is queued and cannot have been sent.
         let mut release = pin!(guard.release());
-        let polled = release.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        assert!(polled.is_pending() && token.is_cancelled(), "{kind}");
+        poll_once(release.as_mut());
+        assert!(token.is_cancelled(), "{kind}");
         let deletes = fixture.tap.trace().since(before);
         assert!(deletes.iter().all(|r| nodes.iter().all(|node| r.path() != Some(node))), "{kind}");
         release.await.unwrap();
@@ -57,8 +60,7 @@ async fn a_guard_dropped_when_its_loss_is_known_cancels_its_token(fixture: Fixtu
             guards.iter().map(|(kind, guard)| (*kind, guard.cancellation_token())).collect();
         let mut states = client.states();
         tap.kill_session(DEADLINE).await.unwrap();
-        let lost = async { while states.next().await != Some(ConnectionState::Lost.into()) {} };
-        within_deadline("LOST", lost).await;
+        passes(&mut states, ConnectionState::Lost).await;
         match round {
             0 => drop(guards),
             1 => {
@@ -102,10 +104,10 @@ async fn a_token_belongs_to_its_guard_and_not_to_the_owners_other_guards(fixture
 }
 
 /// A lock that stores the token of its last guard.
-struct TokenStore(InterProcessMutex, std::sync::Mutex<Option<docent::locks::CancellationToken>>);
+struct TokenStore(InterProcessMutex, Mutex<Option<CancellationToken>>);
 
 impl InterProcessLock for TokenStore {
-    fn acquire(&self) -> docent::locks::LockFuture<'_, LockGuard> {
+    fn acquire(&self) -> LockFuture<'_, LockGuard> {
         Box::pin(async {
             let guard = self.0.acquire().await?;
             *self.1.lock().unwrap() = Some(guard.cancellation_token());
@@ -113,10 +115,7 @@ impl InterProcessLock for TokenStore {
         })
     }
 
-    fn acquire_timeout(
-        &self,
-        _wait: std::time::Duration,
-    ) -> docent::locks::LockFuture<'_, Option<LockGuard>> {
+    fn acquire_timeout(&self, _wait: Duration) -> LockFuture<'_, Option<LockGuard>> {
         Box::pin(async { self.acquire().await.map(Some) })
     }
 
@@ -127,8 +126,7 @@ impl InterProcessLock for TokenStore {
 
 async fn a_token_of_one_lock_is_cancelled_with_the_multi_lock(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let mutex = mutex(&fixture, &client);
-    let part = Arc::new(TokenStore(mutex, std::sync::Mutex::default()));
+    let part = Arc::new(TokenStore(mutex(&fixture, &client), Mutex::default()));
     let multi =
         InterProcessMultiLock::from_locks(vec![Arc::clone(&part) as Arc<dyn InterProcessLock>]);
     let guard = multi.acquire().await.unwrap();

@@ -9,18 +9,12 @@ on_both_servers! {
 async fn waiters_behind_one_node_share_one_watch_and_all_wake(fixture: Fixture) {
     const READERS: usize = 20;
     let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let ours = InterProcessReadWriteLock::with_options(&a, &fixture.path, options()).unwrap();
-    let theirs = InterProcessReadWriteLock::with_options(&b, &fixture.path, options()).unwrap();
+    let (ours, theirs) = (pair(&fixture, &a), pair(&fixture, &b));
     let reading = ours.read_lock().acquire().await.unwrap();
     let writing = spawn_acquire(theirs.write_lock());
     let queue = fixture.children(&fixture.path, 2).await;
     let writer = queue.iter().find(|name| name.contains("__WRIT__")).unwrap().clone();
-    let waiting: Vec<_> = (0..READERS)
-        .map(|_| {
-            let ours = ours.clone();
-            spawn_acquire(ours.read_lock())
-        })
-        .collect();
+    let waiting: Vec<_> = (0..READERS).map(|_| spawn_acquire(ours.read_lock())).collect();
     fixture.children(&fixture.path, 2 + READERS).await;
     has_watches(&a, READERS).await;
     let before = fixture.tap.len();
@@ -30,11 +24,10 @@ async fn waiters_behind_one_node_share_one_watch_and_all_wake(fixture: Fixture) 
     let writing = within_deadline("the writer", writing).await.unwrap().unwrap();
     eventually("the readers watch the writer", async || {
         let watched = format!("{}/{writer}", fixture.path);
-        let again = fixture.tap.trace().since(before).of("A");
-        let again = again.iter().filter(|record| {
-            record.is_request(OpCode::GetData) && record.path() == Some(&*watched)
-        });
-        (again.count() == READERS && pending_and_watches(&a) == (0, READERS)).then_some(())
+        let is_read = request("A", OpCode::GetData);
+        let again = |record: &Record| is_read(record) && record.path() == Some(&*watched);
+        let again = fixture.tap.trace().since(before).filter(again);
+        (again.iter().count() == READERS && pending_and_watches(&a) == (0, READERS)).then_some(())
     })
     .await;
     writing.release().await.unwrap();

@@ -24,12 +24,11 @@ use std::{
     },
 };
 
-use docent_tests::real::{RealServer, is_real};
+use docent_tests::real::{RealServer, is_real, settings};
 use tokio::{
     sync::Semaphore,
     task::{JoinSet, LocalSet, spawn_local},
 };
-use xtask::Settings;
 
 use self::{
     play::Player,
@@ -53,15 +52,14 @@ const AT_ONCE: usize = 6;
 async fn play(area: &'static Area) {
     let only = env::var("DOCENT_SCENARIO").unwrap_or_default();
     let blesses = env::var("DOCENT_BLESS").is_ok_and(|value| value == "1");
-    // A real server that removes empty containers would do so during a scenario.
-    let settings = || Settings {
-        properties: vec![("znode.container.checkIntervalMs".into(), "3600000".into())],
-        ..Settings::default()
+    let real = if is_real() {
+        // The server must not remove empty containers during a scenario.
+        let settings = settings(&[], &[("znode.container.checkIntervalMs", "3600000")]);
+        let Some(real) = RealServer::start_with(settings).await else { return };
+        Some(real)
+    } else {
+        None
     };
-    let real = if is_real() { RealServer::start_with(settings()).await } else { None };
-    if is_real() && real.is_none() {
-        return;
-    }
     let connect: Option<Arc<str>> = real.as_ref().map(|real| real.connect().into());
     let (mut running, limit) = (JoinSet::new(), Arc::new(Semaphore::new(AT_ONCE)));
     let files = files(area.directory);

@@ -44,7 +44,9 @@ use docent_testing::{
     tap::{Tap, TapClient},
 };
 use docent_tests::{
-    DEADLINE, eventually,
+    DEADLINE,
+    ensemble::changeable,
+    eventually,
     given_up_session::config_without_expiry,
     peer::{Answer, Events, Outcome, Peer, Reply},
 };
@@ -403,14 +405,10 @@ fn config(kind: Option<&str>) -> server::Config {
         Some(("containers", time)) => {
             server::Config { container_check_interval: millis(time), ..default }
         }
-        Some(("reconfig", _)) => server::Config {
-            servers: 1,
-            standalone_enabled: false,
-            reconfig_enabled: true,
-            // The password is `test`.
-            super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_owned()),
-            ..default
-        },
+        Some(("reconfig", _)) => {
+            let container_check_interval = default.container_check_interval;
+            server::Config { container_check_interval, ..changeable(1) }
+        }
         Some(other) => panic!("not a server: {other:?}"),
     }
 }

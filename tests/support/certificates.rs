@@ -32,6 +32,11 @@ impl Authority {
         self.identify_subject(subject, names)
     }
 
+    /// An identity of a server at 127.0.0.1.
+    pub fn identify_server(&self) -> Identity {
+        self.identify("server", &["127.0.0.1"])
+    }
+
     pub fn identify_subject(&self, subject: DistinguishedName, names: &[&str]) -> Identity {
         let key = KeyPair::generate().unwrap();
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();

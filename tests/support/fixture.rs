@@ -8,32 +8,45 @@ use docent::{
     acl::{self, Perms},
 };
 use docent_testing::{
-    TestingServer, server,
+    TestingCluster, TestingServer,
+    server::{self, Version},
     tap::{Record, Tap, TapClient},
 };
 
 use super::{
-    DEADLINE, eventually,
+    DEADLINE,
+    ensemble::address,
+    eventually,
     real::{real_server, unique_path},
 };
 
-/// Runs each test on both servers.
+/// Runs each test on the embedded server and on a real one. A test gets a [`Fixture`], or what two functions return; the
+/// second returns `None` without a real server, and the test is then counted as skipped.
 #[macro_export]
 macro_rules! on_both_servers {
     ($($test:ident)*) => {
+        $crate::on_both_servers! {
+            #[tokio::test]
+            $crate::fixture::Fixture::embedded, $crate::fixture::Fixture::real; $($test())*
+        }
+    };
+    (
+        #[$attribute:meta]
+        $embedded:path, $real:path; $($test:ident($($argument:expr),*))*
+    ) => {
         mod embedded {
             $(
-                #[tokio::test]
+                #[$attribute]
                 async fn $test() {
-                    super::$test($crate::fixture::Fixture::embedded().await).await;
+                    super::$test($embedded($($argument),*).await).await;
                 }
             )*
         }
         mod real {
             $(
-                #[tokio::test]
+                #[$attribute]
                 async fn $test() {
-                    let Some(fixture) = $crate::fixture::Fixture::real().await else { return };
+                    let Some(fixture) = $real($($argument),*).await else { return };
                     super::$test(fixture).await;
                 }
             )*
@@ -54,10 +67,23 @@ impl Fixture {
     pub async fn embedded() -> Self {
         // Empty containers are removed soon, as on the real server of a test run.
         let container_check_interval = Duration::from_secs(1);
-        let config = server::Config { container_check_interval, ..Default::default() };
+        Self::with(server::Config { container_check_interval, ..Default::default() }).await
+    }
+
+    /// An embedded server with these settings.
+    pub async fn with(config: server::Config) -> Self {
         let server = TestingServer::start_with(config).await.unwrap();
-        let connect = server.connect_string();
-        Self::on(connect, Some(server)).await
+        Self::on(server.connect_string(), Some(server)).await
+    }
+
+    /// An embedded server of a version.
+    pub async fn of_version(version: Version) -> Self {
+        Self::with(server::Config { version, ..Default::default() }).await
+    }
+
+    /// A member of an embedded ensemble.
+    pub async fn of_member(cluster: &TestingCluster, member: usize) -> Self {
+        Self::on(address(cluster, member), None).await
     }
 
     /// `None` if there is no server; the test is then counted as skipped.
@@ -74,12 +100,27 @@ impl Fixture {
 
     /// A client behind the tap.
     pub async fn client(&self, label: &str) -> (Client, TapClient) {
+        let timeouts = |config: Config| {
+            let config = config.with_session_timeout(Duration::from_secs(6));
+            config.with_connection_timeout(Duration::from_secs(5))
+        };
+        self.client_with(label, timeouts).await
+    }
+
+    /// A client behind the tap, with other settings than the default ones.
+    pub async fn client_with(
+        &self,
+        label: &str,
+        settings: impl FnOnce(Config) -> Config,
+    ) -> (Client, TapClient) {
         let tap = self.tap.client(label).await.unwrap();
-        let config = Config::new(&tap.connect_string())
-            .unwrap()
-            .with_session_timeout(Duration::from_secs(6))
-            .with_connection_timeout(Duration::from_secs(5));
+        let config = settings(Config::new(&tap.connect_string()).unwrap());
         (config.connect().await.unwrap(), tap)
+    }
+
+    /// The embedded server.
+    pub fn testing_server(&self) -> &TestingServer {
+        self.embedded.as_ref().unwrap()
     }
 
     /// A client that the tap does not record.
@@ -113,10 +154,9 @@ impl Fixture {
         children
     }
 
-    /// Waits for a frame of the labelled client.
-    pub async fn wait_for_frame(&self, label: &str, wanted: impl Fn(&Record) -> bool + Send) {
-        let of_label = |record: &Record| &*record.client == label && wanted(record);
-        self.tap.wait_for(DEADLINE, of_label).await.unwrap();
+    /// Waits for a reply to the labelled client, also an earlier one.
+    pub async fn wait_for_reply(&self, label: &str, op: OpCode) {
+        self.tap.wait_for(DEADLINE, reply(label, op)).await.unwrap();
     }
 
     /// The number of requests of this operation after `since`.
@@ -130,14 +170,6 @@ impl Fixture {
         let requests = trace.iter().filter(|record| &*record.client == label);
         let requests = requests.filter_map(|r| r.op().filter(|op| r.is_request(*op)));
         requests.filter(|op| *op != OpCode::Ping).collect()
-    }
-
-    /// Waits until a client has sent these requests after `since`.
-    pub async fn sends(&self, label: &str, since: u64, wanted: &[OpCode]) {
-        eventually(&format!("{wanted:?}"), async || {
-            (self.sent(label, since) == wanted).then_some(())
-        })
-        .await;
     }
 
     /// Allows everyone all operations on a node except these.
@@ -158,11 +190,6 @@ impl Fixture {
         client.create(&path, b"", CreateMode::Persistent).await.unwrap();
     }
 
-    /// Waits until the lock path is empty.
-    pub async fn wait_until_empty(&self) {
-        self.children(&self.path, 0).await;
-    }
-
     /// Waits until a semaphore has `count` lease nodes.
     pub async fn leases(&self, count: usize) -> Vec<String> {
         self.children(&format!("{}/leases", self.path), count).await
@@ -172,23 +199,14 @@ impl Fixture {
     pub async fn locks(&self, count: usize) -> Vec<String> {
         self.children(&format!("{}/locks", self.path), count).await
     }
+}
 
-    /// The operations that a client has sent, one letter each.
-    pub fn sequence(&self, label: &str) -> String {
-        let letter = |record: &Record| {
-            [
-                (OpCode::Create2, "C"),
-                (OpCode::GetChildren2, "L"),
-                (OpCode::GetData, "W"),
-                (OpCode::Delete, "D"),
-                (OpCode::GetChildren, "F"),
-                (OpCode::CreateContainer, "K"),
-                (OpCode::CheckWatches, "X"),
-            ]
-            .into_iter()
-            .find(|(op, _)| record.is_request(*op))
-            .map(|(_, letter)| letter)
-        };
-        self.tap.trace().of(label).iter().filter_map(letter).collect()
-    }
+/// Whether a record is a request of this operation by a client.
+pub fn request(label: &str, op: OpCode) -> impl Fn(&Record) -> bool + Clone + Send {
+    move |record| &*record.client == label && record.is_request(op)
+}
+
+/// Whether a record is a reply to this operation of a client.
+pub fn reply(label: &str, op: OpCode) -> impl Fn(&Record) -> bool + Clone + Send {
+    move |record| &*record.client == label && record.is_reply(op)
 }

@@ -1,13 +1,12 @@
-//! The shared parts of the integration tests: real servers, lock peers, and the checker of their history.
+//! The shared parts of the integration tests: real and embedded servers, clients and taps, and peers.
 //!
 //! Tests wait for conditions, up to [`DEADLINE`]; nothing sleeps to wait.
 
 pub mod certificates;
-pub mod contention;
 pub mod each_lock;
+pub mod ensemble;
 pub mod fixture;
 pub mod given_up_session;
-pub mod history;
 pub mod in_process;
 pub mod peer;
 pub mod real;
@@ -19,10 +18,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use docent::{
-    Client, ConnectionState, Error,
+    Client, ConnectionState, Error, Events,
     locks::{InterProcessLock, LockGuard},
+    session::StateEvent,
 };
-use docent_testing::tap::TapClient;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -85,11 +84,15 @@ pub async fn reaches(client: &Client, wanted: ConnectionState) {
     within_deadline(&format!("{wanted:?}"), reached).await.unwrap();
 }
 
-/// Breaks the connection of a client, and refuses others.
-pub async fn cut_off(client: &Client, tap: &TapClient) {
-    tap.refuse().await.unwrap();
-    tap.cut();
-    reaches(client, ConnectionState::Suspended).await;
+/// Waits until a client has been in this state, since its events were subscribed to.
+pub async fn passes(states: &mut Events<StateEvent>, wanted: ConnectionState) {
+    let passed = async { while states.next().await != Some(wanted.into()) {} };
+    within_deadline(&format!("{wanted:?}"), passed).await;
+}
+
+/// The session of a client that has one.
+pub fn session_id(client: &Client) -> i64 {
+    client.session().unwrap().session_id()
 }
 
 pub fn spawn_acquire<L: InterProcessLock + Clone + 'static>(

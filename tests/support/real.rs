@@ -13,7 +13,9 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread;
+use std::time::Duration;
 
+use docent_testing::{TestingServer, server};
 use tokio::task::spawn_blocking;
 use xtask::{Ensemble, Java, Role, Server, Settings};
 
@@ -35,9 +37,12 @@ pub fn real_server() -> Option<String> {
 /// shared by its tests. Tests that use it run with both.
 pub fn server() -> String {
     static EMBEDDED: OnceLock<String> = OnceLock::new();
+    // No empty container is removed: the removal, once a minute, would disturb the tests.
+    let container_check_interval = Duration::from_secs(24 * 3600);
+    let config = server::Config { container_check_interval, ..Default::default() };
     match env::var("DOCENT_TEST_CONNECT") {
         Ok(connect) => connect,
-        Err(_) => EMBEDDED.get_or_init(start_embedded).clone(),
+        Err(_) => EMBEDDED.get_or_init(|| start_embedded(config)).clone(),
     }
 }
 
@@ -46,17 +51,15 @@ pub fn is_real() -> bool {
     env::var_os("DOCENT_TEST_CONNECT").is_some()
 }
 
-/// Runs on a thread of its own: the server must outlive the runtime of the test that needed it first.
-fn start_embedded() -> String {
+/// Starts an embedded server that ends with the process, and returns its connect string.
+///
+/// It has a thread of its own: it must outlive the runtime of the test that needed it first.
+pub fn start_embedded(config: server::Config) -> String {
     let (sender, receiver) = std::sync::mpsc::channel();
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            // No empty container is removed: the removal, once a minute, would disturb the tests.
-            let container_check_interval = std::time::Duration::from_secs(24 * 3600);
-            let config =
-                docent_testing::server::Config { container_check_interval, ..Default::default() };
-            let server = docent_testing::TestingServer::start_with(config).await.unwrap();
+            let server = TestingServer::start_with(config).await.unwrap();
             sender.send(server.connect_string()).unwrap();
             std::future::pending::<()>().await;
         });
@@ -125,11 +128,39 @@ pub async fn four_letter_word(address: &str, word: &'static str) -> std::io::Res
     spawn_blocking(move || xtask::four_letter_word(address, word)).await.unwrap()
 }
 
-/// A private ZooKeeper, to be stopped, killed and started again. Dropping it ends it.
-pub struct RealServer {
-    /// Absent only while another thread works on it.
-    server: Option<Server>,
+/// Settings of a server: lines of its configuration, and Java properties.
+pub fn settings(config: &[(&str, &str)], properties: &[(&str, &str)]) -> Settings {
+    let owned = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    };
+    let (config, properties) = (owned(config), owned(properties));
+    Settings { config, properties, ..Settings::default() }
 }
+
+/// A process that is changed on a thread for blocking work, because the pipes of the peers must be read meanwhile.
+struct Process<T>(Option<T>);
+
+impl<T: Send + 'static> Process<T> {
+    /// Starts it on a thread for blocking work.
+    async fn start(start: impl FnOnce() -> xtask::Result<T> + Send + 'static) -> Self {
+        Self(Some(spawn_blocking(start).await.unwrap().expect("a private ZooKeeper")))
+    }
+
+    fn get(&self) -> &T {
+        self.0.as_ref().expect("a call on this server was dropped while it ran")
+    }
+
+    async fn with(&mut self, action: impl FnOnce(&mut T) -> xtask::Result<()> + Send + 'static) {
+        let mut process = self.0.take().expect("a call on this server was dropped while it ran");
+        let work = move || (action(&mut process), process);
+        let (outcome, process) = spawn_blocking(work).await.unwrap();
+        self.0 = Some(process);
+        outcome.expect("a private ZooKeeper");
+    }
+}
+
+/// A private ZooKeeper, to be stopped, killed and started again. Dropping it ends it.
+pub struct RealServer(Process<Server>);
 
 impl RealServer {
     /// A server with the usual settings; `None` (and a counted skip) without Java.
@@ -144,121 +175,77 @@ impl RealServer {
         let java = java();
         async move {
             let java = java?;
-            let server = spawn_blocking(move || Server::start(&java, settings)).await.unwrap();
-            Some(Self { server: Some(server.expect("a private ZooKeeper")) })
+            Some(Self(Process::start(move || Server::start(&java, settings)).await))
         }
     }
 
     /// `127.0.0.1:PORT`, the same after every restart.
     pub fn connect(&self) -> String {
-        self.server().address().to_string()
-    }
-
-    /// The process id while it runs: for tests that freeze it.
-    pub fn process_id(&self) -> Option<u32> {
-        self.server().process_id()
-    }
-
-    /// Stops it; clients see their connections close. Data stay.
-    pub async fn stop(&mut self) {
-        self.with(Server::stop).await;
+        self.0.get().address().to_string()
     }
 
     /// Kills it. Data stay: acknowledged writes were passed to the operating system.
     pub async fn kill(&mut self) {
-        self.with(Server::kill).await;
+        self.0.with(Server::kill).await;
     }
 
     /// Starts it again on the same port and data, and waits until it answers.
     pub async fn start_again(&mut self) {
-        self.with(Server::start_again).await;
+        self.0.with(Server::start_again).await;
     }
 
-    /// Stops it and starts it again.
+    /// Stops it and starts it again; clients see their connections close.
     pub async fn restart(&mut self) {
-        self.stop().await;
+        self.0.with(Server::stop).await;
         self.start_again().await;
-    }
-
-    /// The reply to a four-letter word such as `ruok`, `srvr`, `cons` or `dump`.
-    pub async fn four_letter_word(&self, word: &'static str) -> std::io::Result<String> {
-        four_letter_word(&self.server().address().to_string(), word).await
-    }
-
-    fn server(&self) -> &Server {
-        self.server.as_ref().expect("a call on this server was dropped while it ran")
-    }
-
-    /// Runs an action on a thread for blocking work, because the peers' pipes must be read meanwhile.
-    async fn with(&mut self, action: fn(&mut Server) -> xtask::Result<()>) {
-        let mut server = self.server.take().expect("a call on this server was dropped");
-        let (server, outcome) = spawn_blocking(move || {
-            let outcome = action(&mut server);
-            (server, outcome)
-        })
-        .await
-        .unwrap();
-        self.server = Some(server);
-        outcome.expect("a private ZooKeeper");
     }
 }
 
 /// A private ensemble, whose members can be killed and started again. Dropping it ends it.
-pub struct RealEnsemble {
-    /// Absent only while another thread works on it.
-    ensemble: Option<Ensemble>,
-}
+pub struct RealEnsemble(Process<Ensemble>);
 
 impl RealEnsemble {
     /// A serving ensemble of three; `None` (and a counted skip) without Java.
     #[track_caller]
     pub fn start() -> impl Future<Output = Option<Self>> {
-        Self::start_with(Settings::default())
+        Self::start_of(3, Settings::default())
     }
 
-    /// An ensemble whose members have additional configuration and properties.
-    #[track_caller]
-    pub fn start_with(more: Settings) -> impl Future<Output = Option<Self>> {
-        Self::start_of(3, more)
-    }
-
-    /// An ensemble of another size.
+    /// An ensemble of another size, whose members have additional configuration and properties.
     #[track_caller]
     pub fn start_of(size: usize, more: Settings) -> impl Future<Output = Option<Self>> {
         let java = java();
         async move {
             let java = java?;
-            let start = move || Ensemble::start_with(&java, size, &more);
-            let ensemble = spawn_blocking(start).await.unwrap();
-            Some(Self { ensemble: Some(ensemble.expect("a private ensemble")) })
+            Some(Self(Process::start(move || Ensemble::start_with(&java, size, &more)).await))
         }
     }
 
     /// `127.0.0.1:PORT,127.0.0.1:PORT,127.0.0.1:PORT`.
     pub fn connect(&self) -> String {
-        self.ensemble().connect()
+        self.0.get().connect()
     }
 
     /// `127.0.0.1:PORT` of one member; they are numbered from 0.
     pub fn connect_to(&self, member: usize) -> String {
-        self.ensemble().member(member).address().to_string()
+        self.0.get().member(member).address().to_string()
     }
 
     /// The process id of a running member: for tests that freeze it.
     pub fn process_id(&self, member: usize) -> Option<u32> {
-        self.ensemble().member(member).process_id()
+        self.0.get().member(member).process_id()
     }
 
     /// The role that a member reports; `None` while it serves no clients.
     pub async fn role(&self, member: usize) -> Option<Role> {
-        let address = self.ensemble().member(member).address();
+        let address = self.0.get().member(member).address();
         spawn_blocking(move || Role::of(address)).await.unwrap()
     }
 
     /// The member that leads, once there is one that also serves.
     pub async fn leader(&self) -> usize {
         eventually("a leader", async || {
-            for member in 0..self.ensemble().size() {
+            for member in 0..self.0.get().size() {
                 if self.role(member).await == Some(Role::Leader) {
                     return Some(member);
                 }
@@ -270,30 +257,11 @@ impl RealEnsemble {
 
     /// Kills a member.
     pub async fn kill(&mut self, member: usize) {
-        self.with(move |ensemble| ensemble.member_mut(member).kill()).await;
+        self.0.with(move |ensemble| ensemble.member_mut(member).kill()).await;
     }
 
     /// Starts a member again and waits until it serves, which takes a majority.
     pub async fn start_again(&mut self, member: usize) {
-        self.with(move |ensemble| ensemble.member_mut(member).start_again()).await;
-    }
-
-    fn ensemble(&self) -> &Ensemble {
-        self.ensemble.as_ref().expect("a call on this ensemble was dropped while it ran")
-    }
-
-    async fn with(
-        &mut self,
-        action: impl FnOnce(&mut Ensemble) -> xtask::Result<()> + Send + 'static,
-    ) {
-        let mut ensemble = self.ensemble.take().expect("a call on this ensemble was dropped");
-        let (ensemble, outcome) = spawn_blocking(move || {
-            let outcome = action(&mut ensemble);
-            (ensemble, outcome)
-        })
-        .await
-        .unwrap();
-        self.ensemble = Some(ensemble);
-        outcome.expect("a private ensemble");
+        self.0.with(move |ensemble| ensemble.member_mut(member).start_again()).await;
     }
 }

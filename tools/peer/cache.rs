@@ -2,13 +2,13 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use docent::{CacheEvent, CacheOptions, CuratorCache, Events, cache::CachedNode};
 
 use super::{
-    Answer, Failure, Object, Peer, Reply, done, gzip, has, list,
+    Answer, Failure, Object, Peer, Reply, done, gzip, has, list, lock,
     node_operations::{bytes_token, exception},
     parts, say,
 };
@@ -49,7 +49,7 @@ impl CacheObject {
         Self { peer, handle, cache: None, format, storage: None }
     }
 
-    fn start(&mut self, options: &[String]) -> Answer {
+    fn start(&mut self, options: &[&str]) -> Answer {
         let path = parts(&self.handle).1.to_owned();
         self.format = Format { is_compressed: has(options, "compressed") };
         let mut cache_options = CacheOptions::default();
@@ -68,17 +68,19 @@ impl CacheObject {
         let storage = options.iter().find_map(|option| option.strip_prefix("storage="));
         self.storage = storage.map(str::to_owned);
         if let Some(name) = &self.storage {
-            let storages = self.peer.storages.lock().unwrap_or_else(PoisonError::into_inner);
+            let storages = lock(&self.peer.storages);
             let nodes = storages.get(name).cloned().unwrap_or_default();
             cache_options = cache_options.with_initial_nodes(nodes);
         }
-        let wrapper = [
-            ("pcc", Wrapper::PathChildrenCache),
-            ("tree", Wrapper::TreeCache),
-            ("node", Wrapper::NodeCache),
-        ];
-        let wrapper = wrapper.into_iter().find(|(name, _)| has(options, name));
-        let wrapper = wrapper.map_or(Wrapper::None, |(_, wrapper)| wrapper);
+        let wrapper = if has(options, "pcc") {
+            Wrapper::PathChildrenCache
+        } else if has(options, "tree") {
+            Wrapper::TreeCache
+        } else if has(options, "node") {
+            Wrapper::NodeCache
+        } else {
+            Wrapper::None
+        };
         let client = &self.peer.client;
         let (cache, events) = CuratorCache::start_with_events(client, &path, cache_options)?;
         let reporter =
@@ -88,7 +90,7 @@ impl CacheObject {
         done()
     }
 
-    async fn answer(&mut self, verb: &str, args: &[String]) -> Answer {
+    async fn answer(&mut self, verb: &str, args: &[&str]) -> Answer {
         if verb == "cstart" {
             return self.start(args);
         }
@@ -112,8 +114,7 @@ impl CacheObject {
             ("cclose", []) => {
                 cache.close().await;
                 if let Some(name) = &self.storage {
-                    let mut storages =
-                        self.peer.storages.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut storages = lock(&self.peer.storages);
                     storages.insert(name.clone(), cache.snapshot());
                 }
                 String::new()
@@ -224,7 +225,7 @@ impl Reporter {
 }
 
 impl Object for CacheObject {
-    async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
+    async fn run(&mut self, verb: &str, args: &[&str]) -> Result<Reply, Failure> {
         Ok(Reply::Now(self.answer(verb, args).await))
     }
 }

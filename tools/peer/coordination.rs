@@ -34,7 +34,7 @@ enum Kind {
 macro_rules! count {
     ($number:expr, $type:ty, $verb:expr, $args:expr) => {{
         let parse = |text: &str| text.parse::<$type>().map_err(no_number);
-        match ($verb, $args.as_slice()) {
+        match ($verb, $args) {
             ("aget", []) => result($number.get().await?, 0),
             ("ainc", []) => result($number.increment().await?, 0),
             ("adec", []) => result($number.decrement().await?, 0),
@@ -97,9 +97,8 @@ impl HandleObject {
         }
     }
 
-    async fn answer(&mut self, verb: &str, args: &[String]) -> Answer {
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        if let ("aopen", [retries, sleep, lock @ ..]) = (verb, args.as_slice()) {
+    async fn answer(&mut self, verb: &str, args: &[&str]) -> Answer {
+        if let ("aopen", [retries, sleep, lock @ ..]) = (verb, args) {
             let retries = retries.parse();
             let retries = retries.map_err(|_| Failure::command("RETRIES is no number"))?;
             let policy = RetryNTimes::new(retries, millis(sleep)?);
@@ -120,11 +119,11 @@ impl HandleObject {
             self.object = Some(self.make(AtomicOptions::default().with_retry_policy(three))?);
         }
         match self.object.as_mut() {
-            Some(Kind::Barrier(barrier)) => wait(barrier, verb, &args).await,
-            Some(Kind::Member(member)) => meet(member, verb, &args).await,
-            Some(Kind::Long(number)) => count!(number, i64, verb, &args),
-            Some(Kind::Int(number)) => count!(number, i32, verb, &args),
-            Some(Kind::Value(value)) => match (verb, args.as_slice()) {
+            Some(Kind::Barrier(barrier)) => wait(barrier, verb, args).await,
+            Some(Kind::Member(member)) => meet(member, verb, args).await,
+            Some(Kind::Long(number)) => count!(number, i64, verb, args),
+            Some(Kind::Int(number)) => count!(number, i32, verb, args),
+            Some(Kind::Value(value)) => match (verb, args) {
                 ("aget", []) => bytes_result(value.get().await?),
                 ("atryset", [to]) => bytes_result(value.try_set(bytes(to)?).await?),
                 ("acas", [from, to]) => {
@@ -135,9 +134,9 @@ impl HandleObject {
                     done()
                 }
                 ("ainit", [to]) => Ok(Some(value.initialize(bytes(to)?).await?.to_string())),
-                _ => Err(Failure::unknown(verb, &args)),
+                _ => Err(Failure::unknown(verb, args)),
             },
-            None => Err(Failure::unknown(verb, &args)),
+            None => Err(Failure::unknown(verb, args)),
         }
     }
 }
@@ -193,7 +192,7 @@ fn fields(succeeded: bool, pre: &str, post: &str, stats: AtomicStats) -> Answer 
 }
 
 impl Object for HandleObject {
-    async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
+    async fn run(&mut self, verb: &str, args: &[&str]) -> Result<Reply, Failure> {
         Ok(Reply::Now(self.answer(verb, args).await))
     }
 }

@@ -32,7 +32,7 @@ impl DiscoveryObject {
         Self { peer, handle, open: None }
     }
 
-    fn open(&mut self, options: &[String]) -> Answer {
+    fn open(&mut self, options: &[&str]) -> Answer {
         let base = parts(&self.handle).1;
         let mut serializer = JsonInstanceSerializer::new();
         if has(options, "new") {
@@ -54,7 +54,7 @@ impl DiscoveryObject {
 }
 
 impl Open {
-    fn instance(&mut self, json: &[String]) -> Result<ServiceInstance, Failure> {
+    fn instance(&mut self, json: &[&str]) -> Result<ServiceInstance, Failure> {
         let json = json.join(" ");
         let instance: Result<ServiceInstance<Value>, _> =
             self.serializer.deserialize(json.as_bytes());
@@ -63,9 +63,8 @@ impl Open {
         Ok(instance)
     }
 
-    async fn run(&mut self, handle: &str, verb: &str, args: &[String]) -> Answer {
-        let words: Vec<&str> = args.iter().map(String::as_str).collect();
-        match (verb, words.as_slice()) {
+    async fn run(&mut self, handle: &str, verb: &str, args: &[&str]) -> Answer {
+        match (verb, args) {
             ("dreg", [_, ..]) => {
                 let instance = self.instance(args)?;
                 self.discovery.register(instance).await?;
@@ -193,7 +192,7 @@ async fn report(name: String, cache: ServiceCache) {
 }
 
 impl Object for DiscoveryObject {
-    async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
+    async fn run(&mut self, verb: &str, args: &[&str]) -> Result<Reply, Failure> {
         if verb == "dopen" {
             return Ok(Reply::Now(self.open(args)));
         }

@@ -5,7 +5,7 @@ use std::{
     ops::ControlFlow,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -21,7 +21,9 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Answer, Failure, Object, Peer, Reply, done, has, list, millis, say, text, token};
+use super::{
+    Answer, Failure, Object, Peer, Reply, done, has, list, lock, millis, say, text, token,
+};
 
 /// `N id...`; the leader's ID begins with `*`.
 fn ids(participants: &[Participant]) -> String {
@@ -51,7 +53,7 @@ impl LatchObject {
         Self { peer, name, latch: None, closing: Arc::default(), has_waited_to_join: false }
     }
 
-    fn start(&mut self, path: &str, id: &str, options: &[String]) -> Answer {
+    fn start(&mut self, path: &str, id: &str, options: &[&str]) -> Answer {
         let slow = options.iter().find_map(|option| option.strip_prefix("slow="));
         let slow = slow.map(millis).transpose()?.unwrap_or_default();
         let mode = if has(options, "notify") { CloseMode::NotifyLeader } else { CloseMode::Silent };
@@ -80,7 +82,7 @@ impl LatchObject {
 }
 
 impl Object for LatchObject {
-    async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
+    async fn run(&mut self, verb: &str, args: &[&str]) -> Result<Reply, Failure> {
         let is_closing = self.closing.load(Ordering::Acquire);
         if !is_closing && !["start", "await", "close"].contains(&verb) {
             self.wait_to_join().await;
@@ -106,7 +108,7 @@ impl Object for LatchObject {
             ("path", []) => latch.our_path().unwrap_or_else(|| "null".to_owned()),
             ("close", mode) => {
                 self.closing.store(true, Ordering::Release);
-                let closed = match mode.first().map(String::as_str) {
+                let closed = match mode.first().copied() {
                     None => Box::pin(latch.close()) as Pin<Box<dyn Future<Output = _> + Send>>,
                     Some("notify") => Box::pin(latch.close_with(CloseMode::NotifyLeader)),
                     Some(other) => {
@@ -203,7 +205,7 @@ impl SelectorObject {
         Self { peer, name, running: None }
     }
 
-    fn start(&mut self, path: &str, id: &str, options: &[String]) -> Answer {
+    fn start(&mut self, path: &str, id: &str, options: &[&str]) -> Answer {
         let leader_options = self.peer.leader_options();
         let client = &self.peer.client;
         let selector = LeaderSelector::with_options(client, path, &text(id), leader_options)?;
@@ -225,7 +227,7 @@ impl SelectorObject {
 }
 
 impl Object for SelectorObject {
-    async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
+    async fn run(&mut self, verb: &str, args: &[&str]) -> Result<Reply, Failure> {
         if let ("start", [path, id, options @ ..]) = (verb, args) {
             return Ok(Reply::Now(self.start(path, id, options)));
         }
@@ -252,7 +254,7 @@ impl Object for SelectorObject {
             ("who", []) => who(selector.leader().await?),
             ("close", []) => {
                 running.stop.send_replace(true);
-                let task = running.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let task = lock(&running.task).take();
                 if let Some(task) = task {
                     let _ = task.await;
                 }

@@ -1,24 +1,21 @@
 //! The verbs of the client itself: its servers, its ensemble and its watches.
 
-use std::sync::PoisonError;
-
 use docent::{Client, ensemble::Reconfig};
 
-use super::{Answer, Failure, Peer, node_operations::bytes_token};
+use super::{Answer, Failure, Peer, lock, node_operations::bytes_token};
 
 /// All of them have the handle `-`, except `auth`.
 pub(super) const VERBS: [&str; 5] = ["auth", "ensemble", "listeners", "reconfig", "untrack"];
 
-pub(super) async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer {
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    match (verb, args.as_slice()) {
+pub(super) async fn command(peer: &Peer, verb: &str, args: &[&str]) -> Answer {
+    match (verb, args) {
         ("ensemble", ["-"]) => Ok(Some(connect_string(&peer.client))),
         ("auth", [scheme, text]) => {
             peer.client.add_auth(scheme, text.as_bytes()).await?;
             Ok(Some(String::new()))
         }
         ("untrack", ["-"]) => {
-            drop(peer.tracker.lock().unwrap_or_else(PoisonError::into_inner).take());
+            drop(lock(&peer.tracker).take());
             Ok(Some(String::new()))
         }
         // docent has no listeners, so the number of remaining watches is reported.
@@ -28,7 +25,7 @@ pub(super) async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer 
             let node = peer.client.reconfig(change, None).await?;
             Ok(Some(bytes_token(Some(&node.data))))
         }
-        _ => Err(Failure::unknown(verb, &args)),
+        _ => Err(Failure::unknown(verb, args)),
     }
 }
 

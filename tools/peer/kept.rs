@@ -67,7 +67,7 @@ macro_rules! either {
 }
 
 impl Kept {
-    pub(super) fn start_node(peer: &Peer, args: &[String]) -> Result<Self, Failure> {
+    pub(super) fn start_node(peer: &Peer, args: &[&str]) -> Result<Self, Failure> {
         let [path, word, data, words @ ..] = args else {
             return Err(Failure::unknown("start", args));
         };
@@ -83,7 +83,7 @@ impl Kept {
         Ok(Self::Node(node))
     }
 
-    pub(super) fn start_ttl(peer: &Peer, args: &[String]) -> Result<Self, Failure> {
+    pub(super) fn start_ttl(peer: &Peer, args: &[&str]) -> Result<Self, Failure> {
         let [path, ttl, data] = args else {
             return Err(Failure::unknown("start", args));
         };
@@ -101,7 +101,7 @@ pub(super) struct NodeObject {
     peer: Arc<Peer>,
     name: String,
     /// Starts a node of the object's kind.
-    start: fn(&Peer, &[String]) -> Result<Kept, Failure>,
+    start: fn(&Peer, &[&str]) -> Result<Kept, Failure>,
     node: Option<Kept>,
 }
 
@@ -109,14 +109,14 @@ impl NodeObject {
     pub(super) const fn new(
         peer: Arc<Peer>,
         name: String,
-        start: fn(&Peer, &[String]) -> Result<Kept, Failure>,
+        start: fn(&Peer, &[&str]) -> Result<Kept, Failure>,
     ) -> Self {
         Self { peer, name, start, node: None }
     }
 }
 
 impl Object for NodeObject {
-    async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
+    async fn run(&mut self, verb: &str, args: &[&str]) -> Result<Reply, Failure> {
         if verb == "start" {
             let kept = (self.start)(&self.peer, args)?;
             let events = either!(&kept, node => node.events());
@@ -161,13 +161,13 @@ impl GroupObject {
 }
 
 impl Object for GroupObject {
-    async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
+    async fn run(&mut self, verb: &str, args: &[&str]) -> Result<Reply, Failure> {
         Ok(Reply::Now(self.answer(verb, args).await))
     }
 }
 
 impl GroupObject {
-    async fn answer(&mut self, verb: &str, args: &[String]) -> Answer {
+    async fn answer(&mut self, verb: &str, args: &[&str]) -> Answer {
         let Peer { client, leader_options, .. } = &*self.peer;
         if let ("join", [path, id, data @ ..]) = (verb, args) {
             let options = leader_options.clone();

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use docent::{
     Client, Error, InterProcessMutex, InterProcessSemaphoreMutex, InterProcessSemaphoreV2,
-    LeaderLatch, LeaderOptions, Leadership, LockGuard, Owner, StrictMutex, Transaction,
-    runtime::Instant,
+    LeaderLatch, LeaderOptions, Leadership, LockGuard, Owner, StrictMutex,
+    locks::{Held, InterProcessLock},
 };
 use tokio::time::timeout;
 
@@ -29,31 +29,18 @@ impl Lock {
         wait: Option<Duration>,
         leases: usize,
     ) -> Result<Option<Vec<Hold>>, Error> {
-        if let Self::Semaphore(lock) = self {
-            let leases = match wait {
-                None => Some(lock.acquire_many(leases).await?),
-                Some(wait) => lock.acquire_many_timeout(leases, wait).await?,
-            };
-            return Ok(leases.map(|leases| leases.into_iter().rev().map(Hold::Lock).collect()));
-        }
-        Ok(self.acquire_one(owner, wait).await?.map(|hold| vec![hold]))
-    }
-
-    async fn acquire_one(
-        &self,
-        owner: &Owner,
-        wait: Option<Duration>,
-    ) -> Result<Option<Hold>, Error> {
-        let guard = match (self, wait) {
-            (Self::Mutex(lock), None) => lock.acquire_as(owner).await.map(Some),
-            (Self::Mutex(lock), Some(wait)) => lock.acquire_as_timeout(owner, wait).await,
-            (Self::SemaphoreMutex(lock), None) => lock.acquire().await.map(Some),
-            (Self::SemaphoreMutex(lock), Some(wait)) => lock.acquire_timeout(wait).await,
-            (Self::Strict(lock), None) => lock.acquire().await.map(Some),
-            (Self::Strict(lock), Some(wait)) => lock.acquire_timeout(wait).await,
-            (Self::Semaphore(lock), None) => lock.acquire().await.map(Some),
-            (Self::Semaphore(lock), Some(wait)) => lock.acquire_timeout(wait).await,
-            (Self::Latch(client, path, options), wait) => {
+        let guard = match self {
+            Self::Mutex(lock) => acquire(lock, owner, wait).await?,
+            Self::SemaphoreMutex(lock) => acquire(lock, owner, wait).await?,
+            Self::Strict(lock) => acquire(lock, owner, wait).await?,
+            Self::Semaphore(lock) => {
+                let leases = match wait {
+                    None => Some(lock.acquire_many(leases).await?),
+                    Some(wait) => lock.acquire_many_timeout(leases, wait).await?,
+                };
+                return Ok(leases.map(|leases| leases.into_iter().rev().map(Hold::Lock).collect()));
+            }
+            Self::Latch(client, path, options) => {
                 let latch = LeaderLatch::start_with(client, path, "peer", options.clone())?;
                 let leads = match wait {
                     None => latch.leadership().await.map(Some),
@@ -63,10 +50,10 @@ impl Lock {
                     // If this fails, a background task deletes the node.
                     let _ = latch.close().await;
                 }
-                return Ok(leads?.map(|leadership| Hold::Leadership(latch, leadership)));
+                return Ok(leads?.map(|leadership| vec![Hold::Leadership(latch, leadership)]));
             }
         };
-        Ok(guard?.map(Hold::Lock))
+        Ok(guard.map(|guard| vec![Hold::Lock(guard)]))
     }
 
     pub(super) async fn participants(&self) -> Result<Vec<String>, Error> {
@@ -80,6 +67,17 @@ impl Lock {
     }
 }
 
+async fn acquire(
+    lock: &dyn InterProcessLock,
+    owner: &Owner,
+    wait: Option<Duration>,
+) -> Result<Option<LockGuard>, Error> {
+    match wait {
+        None => lock.acquire_as(owner).await.map(Some),
+        Some(wait) => lock.acquire_as_timeout(owner, wait).await,
+    }
+}
+
 /// The guard of a lock, or a participation in an election that leads.
 pub(super) enum Hold {
     Lock(LockGuard),
@@ -87,31 +85,10 @@ pub(super) enum Hold {
 }
 
 impl Hold {
-    pub(super) fn is_held(&self) -> bool {
+    pub(super) fn held(&self) -> &dyn Held {
         match self {
-            Self::Lock(guard) => guard.is_held(),
-            Self::Leadership(_, leadership) => leadership.is_held(),
-        }
-    }
-
-    pub(super) fn proven_until(&self) -> Instant {
-        match self {
-            Self::Lock(guard) => guard.proven_until(),
-            Self::Leadership(_, leadership) => leadership.proven_until(),
-        }
-    }
-
-    pub(super) async fn fencing_token(&self) -> Result<i64, Error> {
-        match self {
-            Self::Lock(guard) => guard.fencing_token().await,
-            Self::Leadership(_, leadership) => leadership.fencing_token().await,
-        }
-    }
-
-    pub(super) fn guarded(&self) -> Result<Transaction<'_>, Error> {
-        match self {
-            Self::Lock(guard) => guard.guarded(),
-            Self::Leadership(_, leadership) => leadership.guarded(),
+            Self::Lock(guard) => guard,
+            Self::Leadership(_, leadership) => leadership,
         }
     }
 

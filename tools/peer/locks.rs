@@ -9,7 +9,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -23,7 +23,7 @@ use docent::{
 use tokio::sync::Notify;
 
 use super::{
-    Answer, Failure, Object, Peer, Reply, done, list,
+    Answer, Failure, Object, Peer, Reply, done, list, lock,
     lock::{Hold, Lock},
     millis,
     output::{HAS_TIMES, cpu_nanos, monotonic_nanos},
@@ -60,10 +60,6 @@ pub(super) struct Locks {
     owners: HashMap<String, Owner>,
     /// Notified to cancel the running acquire of a handle.
     running: HashMap<String, Arc<Notify>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Locks {
@@ -118,10 +114,9 @@ pub(super) fn cancel(peer: &Peer, handle: &str) -> Answer {
     done()
 }
 
-pub(super) async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer {
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+pub(super) async fn command(peer: &Peer, verb: &str, args: &[&str]) -> Answer {
     let client = &peer.client;
-    match (verb, args.as_slice()) {
+    match (verb, args) {
         ("cpu", []) => Ok(Some(cpu_nanos().to_string())),
         ("revoke", [path]) => {
             Revoker::attempt_revoke(client, &peer.leader_retries, path).await?;
@@ -140,7 +135,7 @@ pub(super) async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer 
             guard.ok_or_else(not_owner)?.release().await?;
             done()
         }
-        _ => Err(Failure::unknown(verb, &args)),
+        _ => Err(Failure::unknown(verb, args)),
     }
 }
 
@@ -209,18 +204,17 @@ impl LockObject {
     fn last(&mut self) -> Result<Hold, Failure> {
         let hold = self.holds.pop().ok_or_else(not_owner)?;
         if self.holds.is_empty() {
-            self.released.while_held.store(hold.is_held(), Ordering::Release);
+            self.released.while_held.store(hold.held().is_held(), Ordering::Release);
             self.released.over.notify_one();
         }
         Ok(hold)
     }
 
-    async fn answer(&mut self, verb: &str, args: &[String]) -> Answer {
+    async fn answer(&mut self, verb: &str, args: &[&str]) -> Answer {
         // The clock is read first: a process that is stopped after that replies late, but with the earlier time.
         let now = monotonic_nanos();
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let hold = self.holds.last();
-        match (verb, args.as_slice()) {
+        match (verb, args) {
             ("acquire", wait_and_leases) => {
                 let wait = wait_and_leases.first().filter(|wait| **wait != "-");
                 let leases = wait_and_leases.get(1).and_then(|leases| leases.parse().ok());
@@ -241,16 +235,16 @@ impl LockObject {
                 }
             },
             ("held", []) => {
-                let held = hold.is_some_and(Hold::is_held);
+                let held = hold.is_some_and(|hold| hold.held().is_held());
                 let time =
                     if *HAS_TIMES { format!(" {now} {}", self.server()) } else { String::new() };
                 Ok(Some(format!("{held}{time}")))
             }
             ("token", []) => {
-                Ok(Some(hold.ok_or_else(not_owner)?.fencing_token().await?.to_string()))
+                Ok(Some(hold.ok_or_else(not_owner)?.held().fencing_token().await?.to_string()))
             }
             ("proven", []) => {
-                let bound = hold.ok_or_else(not_owner)?.proven_until();
+                let bound = hold.ok_or_else(not_owner)?.held().proven_until();
                 let at = self.peer.client.now();
                 let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
                 let left = nanos(bound.saturating_duration_since(at));
@@ -258,8 +252,8 @@ impl LockObject {
                 Ok(Some(now.saturating_add(left).saturating_sub(past).to_string()))
             }
             ("guarded", [path, data]) => {
-                let mut transaction =
-                    hold.ok_or_else(not_owner)?.guarded().map_err(Failure::of_write)?;
+                let held = hold.ok_or_else(not_owner)?.held();
+                let mut transaction = held.guarded().map_err(Failure::of_write)?;
                 let written = transaction.set_data(path, data.as_bytes(), None).commit().await;
                 written.map_err(Failure::of_write)?;
                 done()
@@ -273,13 +267,13 @@ impl LockObject {
                 done()
             }
             ("participants", _) => Ok(Some(list(self.lock.participants().await?))),
-            _ => Err(Failure::unknown(verb, &args)),
+            _ => Err(Failure::unknown(verb, args)),
         }
     }
 }
 
 impl Object for LockObject {
-    async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
+    async fn run(&mut self, verb: &str, args: &[&str]) -> Result<Reply, Failure> {
         Ok(Reply::Now(self.answer(verb, args).await))
     }
 }

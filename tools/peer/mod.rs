@@ -35,7 +35,7 @@ use std::{
     future::Future,
     pin::Pin,
     process::exit,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -72,8 +72,7 @@ impl Failure {
         Self("BadCommand".to_owned(), text.into())
     }
 
-    fn unknown(verb: &str, args: &[impl AsRef<str>]) -> Self {
-        let args: Vec<&str> = args.iter().map(AsRef::as_ref).collect();
+    fn unknown(verb: &str, args: &[&str]) -> Self {
         Self::command(format!("{verb} with {args:?}"))
     }
 
@@ -99,7 +98,7 @@ trait Object: Send + 'static {
     fn run(
         &mut self,
         verb: &str,
-        args: &[String],
+        args: &[&str],
     ) -> impl Future<Output = Result<Reply, Failure>> + Send;
 }
 
@@ -291,6 +290,7 @@ fn start_object(mut object: impl Object) -> Commands {
     let (sender, mut commands) = mpsc::unbounded_channel::<(String, String, Vec<String>)>();
     let task = tokio::spawn(async move {
         while let Some((id, verb, args)) = commands.recv().await {
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
             match object.run(&verb, &args).await {
                 Ok(Reply::Now(result)) => answer(&id, result),
                 Ok(Reply::Later(later)) => {
@@ -305,6 +305,7 @@ fn start_object(mut object: impl Object) -> Commands {
 
 /// Runs a verb that has no object.
 async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer {
+    let args: &[&str] = &args.iter().map(String::as_str).collect::<Vec<_>>();
     if peer.is_lock_peer && nodes::VERBS.contains(&verb) {
         nodes::command(&peer.client, verb, args).await
     } else if locks::OTHER_VERBS.contains(&verb) {
@@ -325,6 +326,10 @@ async fn close(peer: &Peer, id: Option<&str>) {
     }
     say("! closed");
     exit(0);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const fn done() -> Answer {
@@ -361,8 +366,8 @@ fn token(bytes: &[u8]) -> String {
     if bytes.is_empty() { "-".to_owned() } else { String::from_utf8_lossy(bytes).into_owned() }
 }
 
-fn has(options: &[String], wanted: &str) -> bool {
-    options.iter().any(|option| option == wanted)
+fn has(options: &[&str], wanted: &str) -> bool {
+    options.contains(&wanted)
 }
 
 /// Reports the states of the client. If `lazy`, it is ready at once, without a session.

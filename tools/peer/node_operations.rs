@@ -59,7 +59,7 @@ fn failure(error: docent::Error) -> Failure {
     Failure(exception(error.kind()), error.to_string())
 }
 
-pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Answer {
+pub(super) async fn command(client: &Client, verb: &str, args: &[&str]) -> Answer {
     match (verb, args) {
         ("create", [path, data, mode_word @ ..]) if mode_word.len() < 2 => {
             let mode = mode_word.first().map_or(Ok(CreateMode::Persistent), |word| mode(word))?;
@@ -83,7 +83,7 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
         }
         ("acl", [path, word]) => {
             let closed = [Acl::new(Perms::from_number(30), "world", "anyone")];
-            let acl = match word.as_str() {
+            let acl = match *word {
                 "none" => &closed,
                 "open" => acl::OPEN_ACL_UNSAFE,
                 _ => return Err(Failure::command(format!("{word} is neither none nor open"))),

@@ -11,10 +11,9 @@ use super::{Answer, Failure, done, list};
 
 pub(super) const VERBS: [&str; 6] = ["children", "create", "set", "get", "syncget", "fencedget"];
 
-pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Answer {
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+pub(super) async fn command(client: &Client, verb: &str, args: &[&str]) -> Answer {
     let before = session(client);
-    let node = match (verb, args.as_slice()) {
+    let node = match (verb, args) {
         ("children", [path]) => {
             let (children, _) = client.get_children_with_stat(path).await?;
             return Ok(Some(list(children.to_vec())));
@@ -47,7 +46,7 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
             }
             read?
         }
-        _ => return Err(Failure::unknown(verb, &args)),
+        _ => return Err(Failure::unknown(verb, args)),
     };
     let data = String::from_utf8_lossy(&node.data);
     Ok(Some(format!("{} {data}", state(client, before, &node.stat))))

@@ -4,9 +4,8 @@ use docent::{Acl, Client, CreateMode, CreateOptions, Perms};
 
 use super::{Answer, Failure, done, kept::mode, list, text, token};
 
-pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Answer {
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    match (verb, args.as_slice()) {
+pub(super) async fn command(client: &Client, verb: &str, args: &[&str]) -> Answer {
+    match (verb, args) {
         ("children", [path]) => {
             let (children, _) = client.get_children_with_stat(path).await?;
             let mut names = children.to_vec();
@@ -38,6 +37,6 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
             client.delete(path, None).await?;
             done()
         }
-        _ => Err(Failure::unknown(verb, &args)),
+        _ => Err(Failure::unknown(verb, args)),
     }
 }

@@ -47,17 +47,16 @@ async fn credentials_open_nodes_that_are_closed_to_others(fixture: Fixture) {
 }
 
 async fn the_server_reports_the_ids_of_a_client(fixture: Fixture) {
-    let schemes = |infos: Vec<docent::client::ClientInfo>| {
-        let mut infos: Vec<_> =
-            infos.into_iter().map(|info| (info.auth_scheme, info.user)).collect();
-        infos.sort();
-        infos
+    let ids = async || {
+        let infos = fixture.client.who_am_i().await.unwrap();
+        let id = |info: &docent::client::ClientInfo| format!("{}:{}", info.auth_scheme, info.user);
+        let mut ids: Vec<_> = infos.iter().map(id).collect();
+        ids.sort();
+        ids
     };
-    let ip = ("ip".to_owned(), "127.0.0.1".to_owned());
-    assert_eq!(schemes(fixture.client.who_am_i().await.unwrap()), std::slice::from_ref(&ip));
+    assert_eq!(ids().await, ["ip:127.0.0.1"]);
     fixture.client.add_auth("digest", b"alice:secret").await.unwrap();
-    let digest = ("digest".to_owned(), "alice".to_owned());
-    assert_eq!(schemes(fixture.client.who_am_i().await.unwrap()), [digest, ip]);
+    assert_eq!(ids().await, ["digest:alice", "ip:127.0.0.1"]);
 }
 
 /// An unknown scheme ends the client for good.

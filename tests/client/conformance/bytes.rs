@@ -46,29 +46,8 @@ async fn a_sequential_name_may_be_empty_or_dots(fixture: Fixture) {
     }
 }
 
-/// Ten thousand names in one reply.
-async fn a_long_list_comes_whole(fixture: Fixture) {
-    let creates: Vec<_> = (0..10_000)
-        .map(|number| {
-            fixture.client.create(
-                &fixture.path(&format!("{number:05}")),
-                b"",
-                CreateMode::Ephemeral,
-            )
-        })
-        .collect();
-    for create in creates {
-        create.await.unwrap();
-    }
-    let mut names = fixture.client.get_children(&fixture.base).await.unwrap().to_vec();
-    names.sort();
-    assert_eq!(names.len(), 10_000);
-    assert_eq!((&*names[0], &*names[9999]), ("00000", "09999"));
-}
-
 super::on_all_servers! {
     data_may_be_empty_and_almost_a_mebibyte,
     names_may_have_any_letter_of_the_basic_plane,
     a_sequential_name_may_be_empty_or_dots,
-    a_long_list_comes_whole,
 }

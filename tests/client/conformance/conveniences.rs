@@ -6,13 +6,8 @@ use crate::*;
 async fn missing_parents_are_created_with_the_node(fixture: Fixture) {
     let client = &fixture.client;
     let path = fixture.path("a/b/c");
-    assert_eq!(
-        client
-            .create(&path, b"x", CreateOptions::new(CreateMode::Ephemeral).with_parents())
-            .await
-            .unwrap(),
-        path
-    );
+    let ephemeral = CreateOptions::new(CreateMode::Ephemeral).with_parents();
+    assert_eq!(client.create(&path, b"x", ephemeral).await.unwrap(), path);
     assert_eq!(client.get_data(&path).await.unwrap().data, "x");
     let parent = client.get_data(&fixture.path("a/b")).await.unwrap();
     assert!(parent.data.is_empty() && parent.stat.ephemeral_owner == 0);
@@ -23,25 +18,18 @@ async fn missing_parents_are_created_with_the_node(fixture: Fixture) {
         refused(client.create(&below, b"", parents()).await, ErrorKind::NoChildrenForEphemerals);
     assert_eq!(error.path(), Some(&*format!("{path}/d")));
     // The digits alone are a valid name.
-    let mode = CreateMode::PersistentSequential;
-    let path = client
-        .create(&fixture.path("s/t/"), b"", CreateOptions::new(mode).with_parents())
-        .await
-        .unwrap();
+    let sequential = CreateOptions::new(CreateMode::PersistentSequential).with_parents();
+    let path = client.create(&fixture.path("s/t/"), b"", sequential).await.unwrap();
     assert_eq!(path, fixture.path("s/t/0000000000"));
 }
 
 async fn parents_have_the_mode_and_acl_asked_for(fixture: Fixture) {
     let client = &fixture.client;
     client.add_auth("digest", b"alice:secret").await.unwrap();
-    let (mode, parents) = (CreateMode::Persistent, CreateMode::Container);
     let path = fixture.path("a/b/c");
-    let created = client.create(
-        &path,
-        b"",
-        CreateOptions::new(mode).with_acl(acl::CREATOR_ALL_ACL).with_parents_mode(parents),
-    );
-    assert_eq!(created.await.unwrap(), path);
+    let options = CreateOptions::new(CreateMode::Persistent).with_acl(acl::CREATOR_ALL_ACL);
+    let options = options.with_parents_mode(CreateMode::Container);
+    assert_eq!(client.create(&path, b"", options).await.unwrap(), path);
     refused(fixture.another().await.get_children(&fixture.path("a/b")).await, ErrorKind::NoAuth);
     client.delete(&path, None).await.unwrap();
     eventually("the containers to go", async || {
@@ -94,8 +82,7 @@ async fn a_chroot_is_created_with_the_parents(fixture: Fixture) {
         refused(app.create("/a/b", b"", CreateMode::Persistent).await, ErrorKind::NoNode),
         refused(app.get_data("/a").await, ErrorKind::NoNode),
         refused(app.transaction().check("/a", None).commit().await, ErrorKind::NoNode),
-        // The missing node is outside the chroot: it belongs to another client, with an existing
-        // chroot or without one.
+        // The missing node is outside the chroot: it belongs to another client, with an existing chroot or without one.
         refused(
             app.transaction().check_of(&fixture.client, &missing, None).commit().await,
             ErrorKind::NoNode,
@@ -159,11 +146,8 @@ async fn the_digest_of_credentials_is_the_id_of_their_owner(fixture: Fixture) {
         let id = acl::digest_id(credentials);
         let path = fixture.path(credentials);
         let acl = [Acl::new(Perms::ALL, "digest", &id)];
-        fixture
-            .client
-            .create(&path, b"x", CreateOptions::new(CreateMode::Persistent).with_acl(&acl))
-            .await
-            .unwrap();
+        let own = CreateOptions::new(CreateMode::Persistent).with_acl(&acl);
+        fixture.client.create(&path, b"x", own).await.unwrap();
         refused(fixture.client.get_data(&path).await, ErrorKind::NoAuth);
         let owner = fixture.another().await;
         owner.add_auth("digest", credentials.as_bytes()).await.unwrap();

@@ -7,6 +7,7 @@ use docent_testing::server::Config as ServerConfig;
 use std::{cell::Cell, sync::OnceLock};
 
 use super::*;
+use crate::support::real::start_embedded;
 
 /// Runs each test on every server.
 macro_rules! on_all_servers {
@@ -66,24 +67,12 @@ fn embedded(version: Version) -> &'static str {
 
     let server = &SERVERS[usize::from(matches!(version, Version::V3_9))];
     server.get_or_init(|| {
-        let (connect, connected) = std::sync::mpsc::channel();
-        // The runtime of a test ends with the test; the server must outlive it.
-        std::thread::spawn(move || {
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let config = ServerConfig {
-                    version,
-                    extended_types_enabled: true,
-                    container_check_interval: Duration::from_millis(100),
-                    ..ServerConfig::default()
-                };
-                let server = TestingServer::start_with(config).await.unwrap();
-                connect.send(server.connect_string()).unwrap();
-                std::future::pending::<()>().await;
-            });
-        });
-        connected.recv().unwrap()
+        start_embedded(ServerConfig {
+            version,
+            extended_types_enabled: true,
+            container_check_interval: Duration::from_millis(100),
+            ..ServerConfig::default()
+        })
     })
 }
 

@@ -5,14 +5,6 @@ use docent::client::sequence_number;
 use super::{Fixture, refused};
 use crate::*;
 
-async fn create_answers_with_the_path(fixture: Fixture) {
-    let path = fixture.path("a");
-    assert_eq!(fixture.client.create(&path, b"data", CreateMode::Persistent).await.unwrap(), path);
-    let node = fixture.client.get_data(&path).await.unwrap();
-    assert_eq!(node.data, "data");
-    assert_eq!((node.stat.version, node.stat.ephemeral_owner, node.stat.data_length), (0, 0, 4));
-}
-
 async fn create_names_the_obstacle(fixture: Fixture) {
     let path = fixture.node("a", b"").await;
     let ephemeral = fixture.path("e");
@@ -31,12 +23,12 @@ async fn create_names_the_obstacle(fixture: Fixture) {
 
 async fn sequential_nodes_are_numbered_by_their_parent(fixture: Fixture) {
     let prefix = fixture.path("lock-");
-    for number in 0..3 {
-        let mode = if number == 1 {
-            CreateMode::EphemeralSequential
-        } else {
-            CreateMode::PersistentSequential
-        };
+    let ttl = Ttl::from_millis(60_000).unwrap();
+    for (number, mode) in (0..).zip([
+        CreateMode::PersistentSequential,
+        CreateMode::EphemeralSequential,
+        CreateMode::PersistentSequentialWithTtl(ttl),
+    ]) {
         let path = fixture.client.create(&prefix, b"", mode).await.unwrap();
         assert_eq!(path, format!("{prefix}{number:010}"));
         assert_eq!(sequence_number(&path[prefix.len()..]), Some(number));
@@ -47,7 +39,8 @@ async fn sequential_nodes_are_numbered_by_their_parent(fixture: Fixture) {
     assert_eq!(path, format!("{bare}0000000003"));
 }
 
-async fn create_with_stat_returns_the_stat(fixture: Fixture) {
+async fn nodes_of_each_mode_are_created_with_their_stat_or_without(fixture: Fixture) {
+    let (client, session) = (&fixture.client, session_id(&fixture.client));
     for (name, mode) in [
         ("p", CreateMode::Persistent),
         ("e", CreateMode::Ephemeral),
@@ -55,39 +48,25 @@ async fn create_with_stat_returns_the_stat(fixture: Fixture) {
         ("t", CreateMode::PersistentWithTtl(Ttl::from_millis(60_000).unwrap())),
     ] {
         let path = fixture.path(name);
-        let (created, stat) = fixture.client.create_with_stat(&path, b"xyz", mode).await.unwrap();
+        assert_eq!(client.create(&path, b"data", mode).await.unwrap(), path);
+        let node = client.get_data(&path).await.unwrap();
+        assert_eq!((&node.data[..], node.stat.version), (&b"data"[..], 0), "{mode}");
+        let path = fixture.path(&format!("{name}-with-stat"));
+        let (created, stat) = client.create_with_stat(&path, b"xyz", mode).await.unwrap();
         assert_eq!(created, path);
-        assert_eq!(stat, fixture.client.exists(&path).await.unwrap().unwrap(), "{mode}");
-        let session = fixture.client.session().unwrap().session_id();
+        assert_eq!(stat, client.exists(&path).await.unwrap().unwrap(), "{mode}");
         let owner = if mode.is_ephemeral() { session } else { 0 };
-        assert_eq!((stat.ephemeral_owner, stat.czxid), (owner, stat.mzxid), "{mode}");
+        let seen = (stat.ephemeral_owner, stat.czxid, stat.data_length);
+        assert_eq!(seen, (owner, stat.mzxid, 3), "{mode}");
     }
-}
-
-async fn containers_and_ttl_nodes_are_created_by_create_too(fixture: Fixture) {
-    let ttl = Ttl::from_millis(60_000).unwrap();
-    let container = fixture.path("container");
-    assert_eq!(
-        fixture.client.create(&container, b"", CreateMode::Container).await.unwrap(),
-        container
-    );
-    let timed = fixture.path("timed-");
-    let path = fixture
-        .client
-        .create(&timed, b"", CreateMode::PersistentSequentialWithTtl(ttl))
-        .await
-        .unwrap();
-    assert_eq!(path, format!("{timed}0000000001"));
 }
 
 async fn a_node_with_a_time_to_live_goes_by_itself(fixture: Fixture) {
     let path = fixture.path("short");
     let mode = CreateMode::PersistentWithTtl(Ttl::from_millis(1).unwrap());
     fixture.client.create(&path, b"", mode).await.unwrap();
-    crate::support::eventually("the node to go", async || {
-        fixture.client.exists(&path).await.unwrap().is_none().then_some(())
-    })
-    .await;
+    let gone = async || fixture.client.exists(&path).await.unwrap().is_none().then_some(());
+    eventually("the node to go", gone).await;
 }
 
 async fn delete_compares_the_version_and_wants_no_children(fixture: Fixture) {
@@ -100,13 +79,6 @@ async fn delete_compares_the_version_and_wants_no_children(fixture: Fixture) {
     refused(fixture.client.delete(&path, None).await, ErrorKind::NoNode);
     refused(fixture.client.delete("/zookeeper", None).await, ErrorKind::BadArguments);
     refused(fixture.client.delete("/", None).await, ErrorKind::BadArguments);
-}
-
-async fn exists_answers_with_a_stat_or_nothing(fixture: Fixture) {
-    assert_eq!(fixture.client.exists(&fixture.path("a")).await.unwrap(), None);
-    let path = fixture.node("a", b"12345").await;
-    let stat = fixture.client.exists(&path).await.unwrap().unwrap();
-    assert_eq!((stat.data_length, stat.num_children, stat.version), (5, 0, 0));
 }
 
 async fn set_data_compares_the_version_and_answers_with_the_new_stat(fixture: Fixture) {
@@ -122,19 +94,17 @@ async fn set_data_compares_the_version_and_answers_with_the_new_stat(fixture: Fi
     refused(fixture.client.get_data(&fixture.path("none")).await, ErrorKind::NoNode);
 }
 
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names
+}
+
 async fn children_come_with_and_without_the_stat(fixture: Fixture) {
     for name in ["x", "y", "z"] {
         fixture.node(name, b"").await;
     }
-    let sorted = |mut names: Vec<String>| {
-        names.sort();
-        names
-    };
     let children = fixture.client.get_children(&fixture.base).await.unwrap();
-    assert_eq!(
-        (children.len(), sorted(children.to_vec())),
-        (3, vec!["x".into(), "y".into(), "z".into()])
-    );
+    assert_eq!(sorted(children.to_vec()), ["x", "y", "z"]);
     let (children, stat) = fixture.client.get_children_with_stat(&fixture.base).await.unwrap();
     assert_eq!((children.len(), stat.num_children, stat.cversion), (3, 3, 3));
     let leaf = fixture.client.get_children(&fixture.path("x")).await.unwrap();
@@ -157,10 +127,6 @@ async fn ephemerals_are_listed_by_a_prefix_of_text(fixture: Fixture) {
     for path in [&one, &oneself, &two] {
         fixture.client.create(path, b"", CreateMode::Ephemeral).await.unwrap();
     }
-    let sorted = |mut names: Vec<String>| {
-        names.sort();
-        names
-    };
     let all = sorted(fixture.client.get_ephemerals("/").await.unwrap());
     assert_eq!(all, [one.clone(), oneself.clone(), two]);
     let some = sorted(fixture.client.get_ephemerals(&one).await.unwrap());
@@ -192,14 +158,11 @@ async fn a_chroot_is_in_front_of_every_path(fixture: Fixture) {
 }
 
 super::on_all_servers! {
-    create_answers_with_the_path,
     create_names_the_obstacle,
     sequential_nodes_are_numbered_by_their_parent,
-    create_with_stat_returns_the_stat,
-    containers_and_ttl_nodes_are_created_by_create_too,
+    nodes_of_each_mode_are_created_with_their_stat_or_without,
     a_node_with_a_time_to_live_goes_by_itself,
     delete_compares_the_version_and_wants_no_children,
-    exists_answers_with_a_stat_or_nothing,
     set_data_compares_the_version_and_answers_with_the_new_stat,
     children_come_with_and_without_the_stat,
     all_descendants_are_counted,

@@ -119,16 +119,12 @@ async fn a_bad_path_in_a_transaction_is_refused_with_its_number(fixture: Fixture
 /// The chroot is added to the paths of the requests and removed from those of the results.
 async fn a_chroot_holds_inside_a_transaction(fixture: Fixture) {
     let client = fixture.chrooted().await;
-    let results = client
-        .transaction()
-        .create("/a-", b"x", CreateMode::PersistentSequential)
-        .check("/", None)
-        .commit()
-        .await
-        .unwrap();
-    assert!(
-        matches!(&results[0], TransactionResult::Created { path, .. } if path == "/a-0000000000")
-    );
+    let mut transaction = client.transaction();
+    transaction.create("/a-", b"x", CreateMode::PersistentSequential).check("/", None);
+    let TransactionResult::Created { path, .. } = &transaction.commit().await.unwrap()[0] else {
+        panic!("no node was created");
+    };
+    assert_eq!(path, "/a-0000000000");
     let found = client.multi_read(&[Read::GetData("/a-0000000000")]).await.unwrap();
     assert!(matches!(&found[0], Ok(ReadResult::GetData(node)) if node.data == "x"));
 }

@@ -30,37 +30,6 @@ async fn a_data_watch_reports_change_and_deletion(fixture: Fixture) {
     assert_eq!(pending_and_watches(&fixture.client), (0, 0));
 }
 
-async fn an_exist_watch_reports_creation_change_and_deletion(fixture: Fixture) {
-    let path = fixture.path("a");
-    let (stat, mut created) = fixture.client.exists_and_watch(&path).await.unwrap();
-    assert_eq!(stat, None);
-    fixture.node("a", b"").await;
-    assert_eq!(next(&mut created).await.0, EventType::NodeCreated);
-    let (stat, mut changed) = fixture.client.exists_and_watch(&path).await.unwrap();
-    assert!(stat.is_some());
-    change(&fixture.client, &path).await;
-    assert_eq!(next(&mut changed).await.0, EventType::NodeDataChanged);
-    let (_, mut deleted) = fixture.client.exists_and_watch(&path).await.unwrap();
-    fixture.client.delete(&path, None).await.unwrap();
-    assert_eq!(next(&mut deleted).await.0, EventType::NodeDeleted);
-}
-
-async fn a_child_watch_reports_children_and_deletion(fixture: Fixture) {
-    let path = fixture.node("a", b"").await;
-    let (_, mut came) = fixture.client.get_children_and_watch(&path).await.unwrap();
-    let child = fixture.node("a/b", b"").await;
-    assert_eq!(next(&mut came).await, (EventType::NodeChildrenChanged, path.clone()));
-    let (_, mut went) = fixture.client.get_children_with_stat_and_watch(&path).await.unwrap();
-    change(&fixture.client, &child).await;
-    change(&fixture.client, &path).await;
-    assert_eq!(went.try_next(), None, "data are another matter");
-    fixture.client.delete(&child, None).await.unwrap();
-    assert_eq!(next(&mut went).await.0, EventType::NodeChildrenChanged);
-    let (_, mut gone) = fixture.client.get_children_and_watch(&path).await.unwrap();
-    fixture.client.delete(&path, None).await.unwrap();
-    assert_eq!(next(&mut gone).await.0, EventType::NodeDeleted);
-}
-
 async fn watches_are_asked_for_and_removed_by_their_kind(fixture: Fixture) {
     let path = fixture.node("a", b"").await;
     let (_, watcher) = fixture.client.get_data_and_watch(&path).await.unwrap();
@@ -106,17 +75,6 @@ async fn watches_of_all_kinds_share_a_path(fixture: Fixture) {
     assert_eq!(pending_and_watches(&fixture.client), (0, 0));
 }
 
-async fn a_persistent_watch_outlives_its_node(fixture: Fixture) {
-    let path = fixture.path("a");
-    let mut watcher = fixture.client.add_watch(&path, AddWatchMode::Persistent).await.unwrap();
-    for _ in 0..2 {
-        fixture.node("a", b"").await;
-        assert_eq!(next(&mut watcher).await.0, EventType::NodeCreated);
-        fixture.client.delete(&path, None).await.unwrap();
-        assert_eq!(next(&mut watcher).await.0, EventType::NodeDeleted);
-    }
-}
-
 async fn a_recursive_watch_reports_all_below(fixture: Fixture) {
     let client = fixture.chrooted().await;
     let mut watcher = client.add_watch("/", AddWatchMode::PersistentRecursive).await.unwrap();
@@ -129,24 +87,6 @@ async fn a_recursive_watch_reports_all_below(fixture: Fixture) {
     assert_eq!(next(&mut watcher).await, (EventType::NodeCreated, path.clone()));
     assert_eq!(next(&mut watcher).await, (EventType::NodeDataChanged, path.clone()));
     assert_eq!(next(&mut watcher).await, (EventType::NodeDeleted, path));
-}
-
-/// The other watches of the path still report after one has been removed.
-async fn a_watch_that_goes_leaves_the_others(fixture: Fixture) {
-    let path = fixture.node("a", b"").await;
-    let recursive =
-        fixture.client.add_watch(&path, AddWatchMode::PersistentRecursive).await.unwrap();
-    let mut plain = fixture.client.add_watch(&path, AddWatchMode::Persistent).await.unwrap();
-    let (_, mut data) = fixture.client.get_data_and_watch(&path).await.unwrap();
-    let (_, mut children) = fixture.client.get_children_and_watch(&path).await.unwrap();
-    recursive.remove().await.unwrap();
-    fixture.node("a/b", b"").await;
-    assert_eq!(next(&mut children).await.0, EventType::NodeChildrenChanged);
-    assert_eq!(next(&mut plain).await.0, EventType::NodeChildrenChanged);
-    plain.remove().await.unwrap();
-    change(&fixture.client, &path).await;
-    assert_eq!(next(&mut data).await.0, EventType::NodeDataChanged);
-    assert_eq!(fixture.client.metrics().watches, 0);
 }
 
 async fn a_dropped_watch_is_removed_or_forgotten_as_requested(fixture: Fixture) {
@@ -166,12 +106,8 @@ async fn a_dropped_watch_is_removed_or_forgotten_as_requested(fixture: Fixture) 
 
 super::on_all_servers! {
     a_data_watch_reports_change_and_deletion,
-    an_exist_watch_reports_creation_change_and_deletion,
-    a_child_watch_reports_children_and_deletion,
     watches_are_asked_for_and_removed_by_their_kind,
     watches_of_all_kinds_share_a_path,
-    a_persistent_watch_outlives_its_node,
     a_recursive_watch_reports_all_below,
-    a_watch_that_goes_leaves_the_others,
     a_dropped_watch_is_removed_or_forgotten_as_requested,
 }

@@ -1,6 +1,6 @@
 //! Writes whose request or reply is lost: the outcome is `Unknown` unless a read shows it. No write is applied twice.
 
-use docent::{ConnectionState, DistributedAtomicInteger, SharedCount};
+use docent::{DistributedAtomicInteger, SharedCount};
 
 use super::{lock_options, options};
 use crate::*;
@@ -35,10 +35,8 @@ async fn lose_and_change<T>(
     let observer = fixture.observer().await;
     tap.refuse().await.unwrap();
     fixture.tap.inject(fault.of("A"));
-    let mut state = client.state();
     let changing = async {
-        let suspended = state.wait_for(|state| *state == Some(ConnectionState::Suspended));
-        within_deadline("the cut", suspended).await.unwrap();
+        reaches(client, ConnectionState::Suspended).await;
         change(&observer).await;
         tap.accept().await.unwrap();
     };
@@ -57,7 +55,7 @@ async fn a_blind_write_without_a_reply_undoes_no_later_one(fixture: Fixture) {
         (format!("{}/value", fixture.path), format!("{}/barrier", fixture.path));
     let value = SharedCount::start_with(&a, &value_path, 1, &lock_options()).await.unwrap();
     let barrier = DistributedBarrier::with_options(&a, &barrier_path, lock_options()).unwrap();
-    let mode = docent::CreateMode::Persistent;
+    let mode = CreateMode::Persistent;
     for lose in [Fault::drop_reply, Fault::drop_before] {
         let unchanged = async |_: &Client| {};
         let fault = || lose(OpCode::SetData);
@@ -108,11 +106,11 @@ async fn a_lost_create_below_a_missing_parent_is_repeated(fixture: Fixture) {
         observer.delete(&parent, None).await.unwrap();
     };
     let removed = async |observer: &Client| {
-        observer.create(&path, b"", docent::CreateMode::Persistent).await.unwrap();
+        observer.create(&path, b"", CreateMode::Persistent).await.unwrap();
         remove(observer).await;
     };
     remove(&a).await;
-    a.create(&parent, b"", docent::CreateMode::Persistent).await.unwrap();
+    a.create(&parent, b"", CreateMode::Persistent).await.unwrap();
     is_unknown(lose_and_change(&fixture, &tap, &a, fault(), barrier.set_barrier(), removed).await);
     assert!(a.exists(&parent).await.unwrap().is_none());
 }
@@ -129,7 +127,7 @@ async fn a_write_by_version_is_not_repeated_into_a_later_node(fixture: Fixture) 
     let value = SharedCount::start_with(&a, &value_path, 1, &lock_options()).await.unwrap();
     let number = DistributedAtomicInteger::with_options(&a, &number_path, options(1)).unwrap();
     number.initialize(1).await.unwrap();
-    let mode = docent::CreateMode::Persistent;
+    let mode = CreateMode::Persistent;
     let anew = async |observer: &Client, path: &str| {
         observer.delete(path, None).await.unwrap();
         observer.create(path, &1_i32.to_be_bytes(), mode).await.unwrap();

@@ -76,7 +76,7 @@ async fn a_member_that_is_dropped_inside_leaves(fixture: Fixture) {
 
 async fn calls_at_the_wrong_time_are_refused(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
-    let bad = |error: docent::Error| assert_eq!(error.kind(), ErrorKind::BadArguments, "{error}");
+    let bad = |error: Error| assert_eq!(error.kind(), ErrorKind::BadArguments, "{error}");
     bad(DistributedDoubleBarrier::new(&a, &fixture.path, 0).unwrap_err());
     let before = fixture.tap.len();
     let mut member = member(&a, &fixture.path, 1);

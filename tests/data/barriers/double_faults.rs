@@ -3,6 +3,7 @@
 use super::double::{both, both_leave, done, member, spawn_enter, spawn_leave};
 use crate::support::has_no_request;
 use crate::*;
+use docent::CreateOptions;
 
 on_both_servers! {
     a_barrier_is_not_opened_in_another_session
@@ -18,18 +19,16 @@ on_both_servers! {
 // Case (Found in docent itself): a member of a double barrier repeated the create of `ready` in its
 // next session: the barrier opened for a member that came alone.
 async fn a_barrier_is_not_opened_in_another_session(fixture: Fixture) {
-    let (a, _tap_a) = fixture.client("A").await;
-    let (b, tap) = fixture.client("B").await;
+    let ((a, _tap_a), (b, tap)) = (fixture.client("A").await, fixture.client("B").await);
     let first = spawn_enter(member(&a, &fixture.path, 2));
     fixture.children(&fixture.path, 1).await;
     has_watches(&a, 2).await;
     fixture.tap.inject(Fault::drop_before(OpCode::Create2).of("B").nth(2));
-    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    let mut records = fixture.tap.subscribe();
     let second = spawn_enter(member(&b, &fixture.path, 2));
-    let is_create = |r: &Record| &*r.client == "B" && r.is_request(OpCode::Create2);
-    records.until(DEADLINE, is_create).await.unwrap();
+    records.until(DEADLINE, request("B", OpCode::Create2)).await.unwrap();
     tap.refuse().await.unwrap();
-    records.until(DEADLINE, is_create).await.unwrap();
+    records.until(DEADLINE, request("B", OpCode::Create2)).await.unwrap();
     tap.kill_session(DEADLINE).await.unwrap();
     first.abort();
     fixture.children(&fixture.path, 0).await;
@@ -46,19 +45,17 @@ async fn a_barrier_is_not_opened_in_another_session(fixture: Fixture) {
 // Case (Found in docent itself): a member of a double barrier repeated the create of `ready` without
 // a new count after a lost reply: the barrier opened for fewer members than it is for.
 async fn a_barrier_is_counted_again_before_it_is_opened_again(fixture: Fixture) {
-    let (a, tap) = fixture.client("A").await;
-    let (b, _tap_b) = fixture.client("B").await;
+    let ((a, tap), (b, _tap_b)) = (fixture.client("A").await, fixture.client("B").await);
     let [other, ready] = ["00000000-0000-4000-8000-000000000000", "ready"]
         .map(|name| format!("{}/{name}", fixture.path));
-    let options = docent::CreateOptions::new(CreateMode::Persistent).with_parents();
+    let options = CreateOptions::new(CreateMode::Persistent).with_parents();
     b.create(&other, b"", options).await.unwrap();
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A").nth(2));
-    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    let mut records = fixture.tap.subscribe();
     let first = spawn_enter(member(&a, &fixture.path, 2));
-    let is_create = |r: &Record| &*r.client == "A" && r.is_request(OpCode::Create2);
-    records.until(DEADLINE, is_create).await.unwrap();
+    records.until(DEADLINE, request("A", OpCode::Create2)).await.unwrap();
     tap.refuse().await.unwrap();
-    records.until(DEADLINE, is_create).await.unwrap();
+    records.until(DEADLINE, request("A", OpCode::Create2)).await.unwrap();
     fixture.children(&fixture.path, 3).await;
     b.delete(&ready, None).await.unwrap();
     b.delete(&other, None).await.unwrap();
@@ -72,8 +69,7 @@ async fn a_barrier_is_counted_again_before_it_is_opened_again(fixture: Fixture) 
 
 /// The last member enters the next round before the others have seen that it has left.
 async fn a_member_that_enters_again_is_not_waited_for(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    let (b, tap_b) = fixture.client("B").await;
+    let ((a, _tap), (b, tap_b)) = (fixture.client("A").await, fixture.client("B").await);
     let (low, high) = loop {
         let (low, high) = (member(&a, &fixture.path, 2), member(&b, &fixture.path, 2));
         if low.member_id() < high.member_id() {
@@ -97,8 +93,7 @@ async fn a_member_that_enters_again_is_not_waited_for(fixture: Fixture) {
 }
 
 async fn every_request_and_every_reply_may_be_lost(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    let (b, _tap_b) = fixture.client("B").await;
+    let ((a, _tap), (b, _tap_b)) = (fixture.client("A").await, fixture.client("B").await);
     let ops = [
         OpCode::Exists,
         OpCode::Create2,
@@ -113,11 +108,10 @@ async fn every_request_and_every_reply_may_be_lost(fixture: Fixture) {
             for lose in [Fault::drop_reply, Fault::drop_before] {
                 fixture.tap.inject(lose(op).of("A").nth(nth));
                 fixture.tap.inject(lose(op).of("B").nth(nth));
+                let what = format!("{op:?} {nth}");
                 let entered = (spawn_enter(first), spawn_enter(second));
-                let what = format!("enter: {op:?} {nth}");
                 let inside = (done(&what, entered.0).await, done(&what, entered.1).await);
                 let left = (spawn_leave(inside.0), spawn_leave(inside.1));
-                let what = format!("leave: {op:?} {nth}");
                 (first, second) = (done(&what, left.0).await, done(&what, left.1).await);
                 fixture.tap.clear_faults();
                 fixture.children(&fixture.path, 0).await;

@@ -5,8 +5,6 @@ pub(crate) mod double;
 mod double_faults;
 mod time;
 
-use docent::Config;
-
 use super::*;
 
 on_both_servers! {
@@ -34,9 +32,8 @@ async fn a_wait_is_dropped_at_every_poll(fixture: Fixture) {
 // Case (Found in docent itself): a wait at a barrier, an enter and a leave failed when the client's
 // queue was full.
 async fn a_full_queue_delays_a_wait_and_an_enter(fixture: Fixture) {
-    let tap = fixture.tap.client("A").await.unwrap();
-    let config = Config::new(&tap.connect_string()).unwrap().with_max_requests(1);
-    let client = config.with_session_timeout(ms(20_000)).connect().await.unwrap();
+    let limits = |config: Config| config.with_max_requests(1).with_session_timeout(ms(20_000));
+    let (client, tap) = fixture.client_with("A", limits).await;
     let barrier = barrier(&client, &fixture.path);
     barrier.set_barrier().await.unwrap();
     let mut member =

@@ -16,6 +16,18 @@ const TOLERANCE: Duration = ms(50);
 /// Without a connection, steps that are in progress at the timeout may take one second longer.
 const LAST_STEPS: Duration = ms(1000);
 
+/// Checks that a timed call returns false after `wait`, and at most `late` after that.
+async fn times_out(
+    wait: Duration,
+    late: Duration,
+    call: impl Future<Output = Result<bool, Error>>,
+) {
+    let began = Instant::now();
+    assert!(!call.await.unwrap());
+    let took = began.elapsed();
+    assert!(took >= wait && took < wait + late, "{took:?} of {wait:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_timed_wait_returns_at_its_timeout() {
     let (server, client) = server_and_client().await;
@@ -26,10 +38,7 @@ async fn a_timed_wait_returns_at_its_timeout() {
             server.stop();
         }
         for wait in [0, 300, 10_000].map(ms) {
-            let began = Instant::now();
-            assert!(!barrier.wait_on_barrier_timeout(wait).await.unwrap());
-            let took = began.elapsed();
-            assert!(took >= wait && took < wait + late, "{took:?} of {wait:?}");
+            times_out(wait, late, barrier.wait_on_barrier_timeout(wait)).await;
         }
     }
 }
@@ -49,10 +58,7 @@ async fn a_timed_enter_returns_at_its_timeout() {
         }
         for wait in [0, 300, 10_000].map(ms) {
             for member in [&mut fresh, &mut used] {
-                let began = Instant::now();
-                assert!(!member.enter_timeout(wait).await.unwrap());
-                let took = began.elapsed();
-                assert!(took >= wait && took < wait + late, "{took:?} of {wait:?}");
+                times_out(wait, late, member.enter_timeout(wait)).await;
             }
         }
     }
@@ -69,11 +75,8 @@ async fn a_timed_leave_returns_at_its_timeout() {
             if stops {
                 server.stop();
             }
-            let began = Instant::now();
-            assert!(!first.leave_timeout(wait).await.unwrap());
-            let took = began.elapsed();
             let late = if stops { LAST_STEPS + TOLERANCE } else { TOLERANCE };
-            assert!(took >= wait && took < wait + late, "{took:?} of {wait:?}");
+            times_out(wait, late, first.leave_timeout(wait)).await;
         }
     }
 }

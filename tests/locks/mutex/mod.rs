@@ -2,7 +2,10 @@
 
 mod faults;
 
-use docent::acl::{self, AclProvider};
+use docent::{
+    acl::{self, AclProvider},
+    locks::standard_lock_internals_driver::{Contender, sorted_contenders},
+};
 use std::sync::Mutex;
 
 use super::*;
@@ -29,24 +32,16 @@ async fn an_empty_namespace_changes_no_path(fixture: Fixture) {
     let guard = mutex.acquire().await.unwrap();
     assert!(guard.path().starts_with(&format!("{}/_c_", fixture.path)));
     guard.release().await.unwrap();
-    let semaphore = docent::locks::InterProcessSemaphoreV2::with_options(
-        &client,
-        &format!("{}/semaphore", fixture.path),
-        1,
-        options,
-    );
+    let path = format!("{}/semaphore", fixture.path);
+    let semaphore = InterProcessSemaphoreV2::with_options(&client, &path, 1, options);
     semaphore.unwrap().acquire().await.unwrap().release().await.unwrap();
 }
 
 /// `LockInternals.releaseLock` clears `revocable`.
 async fn a_revocation_lasts_for_one_hold(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(
-        &client,
-        &fixture.path,
-        options().with_default_data("default"),
-    )
-    .unwrap();
+    let options = options().with_default_data("default");
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options).unwrap();
     mutex.make_revocable(|| panic!("not revoked"));
     mutex.acquire().await.unwrap().release().await.unwrap();
     let guard = mutex.acquire().await.unwrap();
@@ -59,7 +54,7 @@ async fn a_revocation_lasts_for_one_hold(fixture: Fixture) {
 async fn a_node_whose_listing_fails_is_deleted(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     mutex(&fixture, &client).acquire().await.unwrap().release().await.unwrap();
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
+    let mutex = mutex_without_retries(&fixture, &client);
     fixture.tap.inject(Fault::drop_before(OpCode::GetChildren2));
     let error = mutex.acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
@@ -111,12 +106,7 @@ async fn the_acl_provider_is_called_for_each_path(fixture: Fixture) {
 struct YoungestFirst;
 
 impl LockInternalsDriver for YoungestFirst {
-    fn sorted<'a>(
-        &self,
-        children: &[&'a str],
-        lock_name: &str,
-    ) -> Vec<docent::locks::standard_lock_internals_driver::Contender<'a>> {
-        use docent::locks::standard_lock_internals_driver::sorted_contenders;
+    fn sorted<'a>(&self, children: &[&'a str], lock_name: &str) -> Vec<Contender<'a>> {
         let mut all = sorted_contenders(children.iter().copied(), lock_name);
         // The holder stays first.
         if let Some(waiters) = all.get_mut(1..) {
@@ -150,14 +140,12 @@ async fn a_node_of_an_earlier_session_is_not_taken_for_ours(fixture: Fixture) {
     fixture.tap.inject(Fault::drop_before(OpCode::Create2).of("A"));
     fixture.tap.inject(Fault::lose_reply(OpCode::GetChildren).of("A"));
     let waiting = spawn_acquire(&mutex);
-    fixture.tap.wait_for(DEADLINE, |r| r.is_request(OpCode::GetChildren)).await.unwrap();
+    fixture.tap.wait_for(DEADLINE, request("A", OpCode::GetChildren)).await.unwrap();
     // The search hangs; now the session is replaced, and the next reply is lost as well.
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
     tap.kill_session(DEADLINE).await.unwrap();
     let guard = within_deadline("acquire", waiting).await.unwrap().unwrap();
-    let trace = fixture.tap.trace().since(before);
-    let creates = trace.iter().filter(|record| record.is_request(OpCode::Create2)).count();
-    assert_eq!(creates, 2, "{}", trace.text());
+    assert_eq!(fixture.requests(before, OpCode::Create2), 2);
     let stat = client.exists(guard.path()).await.unwrap().unwrap();
     assert_eq!(stat.ephemeral_owner, guard.session_id());
     assert_eq!(mutex.participants().await.unwrap(), [guard.path()]);
@@ -189,8 +177,7 @@ async fn a_node_ahead_that_cannot_be_watched_ends_the_acquire(fixture: Fixture) 
     let guard = holder.acquire().await.unwrap();
     let error = within_deadline("an error", mutex(&fixture, &b).acquire()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoAuth);
-    let reads = fixture.tap.trace().of("B").filter(|r| r.is_request(OpCode::GetData));
-    assert_eq!(reads.iter().count(), 1);
+    assert_eq!(fixture.requests(0, OpCode::GetData), 1);
     assert_eq!(holder.participants().await.unwrap(), [guard.path()]);
     guard.release().await.unwrap();
 }
@@ -203,17 +190,15 @@ async fn a_missing_node_is_deleted_once(fixture: Fixture) {
     for dropped in [false, true] {
         let guard = mutex.acquire().await.unwrap();
         operator.delete(guard.path(), None).await.unwrap();
-        let before = fixture.tap.len();
+        let mut records = fixture.tap.subscribe();
         if dropped {
             drop(guard);
         } else {
             guard.release().await.unwrap();
         }
-        let answered = |record: &Record| record.is_reply(OpCode::Delete);
-        fixture.tap.subscribe_from(before).until(DEADLINE, answered).await.unwrap();
+        records.until(DEADLINE, reply("A", OpCode::Delete)).await.unwrap();
         // Longer than the first pause of a repeated delete.
-        let mut repeated = fixture.tap.subscribe_from(fixture.tap.len());
-        let again = repeated.until(ms(300), |record| record.is_request(OpCode::Delete)).await;
+        let again = records.until(ms(300), request("A", OpCode::Delete)).await;
         assert!(again.is_err(), "deleted again");
     }
 }
@@ -221,20 +206,19 @@ async fn a_missing_node_is_deleted_once(fixture: Fixture) {
 /// The counter of a node's children stops or wraps at 2147483647; two contenders could then hold the lock.
 #[tokio::test]
 async fn an_exhausted_sequence_is_an_error_for_every_contender() {
-    let server = docent_testing::TestingServer::start().await.unwrap();
-    let fixture = Fixture::on(server.connect_string(), None).await;
+    let fixture = Fixture::with(server::Config::default()).await;
     let (a, _a) = fixture.client("A").await;
     let mutex = mutex(&fixture, &a);
     mutex.acquire().await.unwrap().release().await.unwrap();
-    assert!(server.set_sequence_counter(&fixture.path, i32::MAX - 1));
+    assert!(fixture.testing_server().set_sequence_counter(&fixture.path, i32::MAX - 1));
     let last = mutex.acquire().await.unwrap();
     assert!(last.path().ends_with("lock-2147483646"));
     for _ in 0..2 {
         let error = within_deadline("an error", mutex.acquire()).await.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::SequenceExhausted), "{error}");
+        assert_eq!(error.kind(), ErrorKind::SequenceExhausted);
     }
     last.release().await.unwrap();
     let error = within_deadline("an error", mutex.acquire()).await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::SequenceExhausted), "{error}");
+    assert_eq!(error.kind(), ErrorKind::SequenceExhausted);
     fixture.children(&fixture.path, 0).await;
 }

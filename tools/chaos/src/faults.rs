@@ -135,10 +135,8 @@ impl ActiveFault<'_> {
             return world.members.wait_until_serving(member);
         }
         if world.members.start_after_full_disk(member)? {
-            let (member, at) = (member + 1, now());
-            world.history.add(format_args!(
-                "note at={at} text=m{member}_started_without_its_data:_its_log_was_incomplete"
-            ));
+            let text = "started without its data: its log was incomplete";
+            world.history.note(&format!("m{} {text}", member + 1));
         }
         Ok(())
     }

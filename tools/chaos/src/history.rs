@@ -6,9 +6,11 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use docent_judge::Line;
+
+use crate::world::lock;
 
 /// Nanoseconds of the clock that all processes of a machine share, `CLOCK_MONOTONIC`.
 pub(crate) fn now() -> u64 {
@@ -27,12 +29,17 @@ impl History {
 
     /// Adds a line. A write error is reported by [`History::finish`].
     pub(crate) fn add(&self, line: impl Display) {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = writeln!(file, "{line}");
+        let _ = writeln!(lock(&self.file), "{line}");
+    }
+
+    /// Adds a text that no rule judges.
+    pub(crate) fn note(&self, text: &str) {
+        let text = text.replace(|c: char| c.is_whitespace() || c == '=', "_");
+        self.add(format_args!("note at={} text={text}", now()));
     }
 
     pub(crate) fn finish(&self) -> io::Result<()> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).flush()
+        lock(&self.file).flush()
     }
 }
 

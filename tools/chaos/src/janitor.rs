@@ -11,11 +11,13 @@ use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use xtask::Result;
+
+use crate::world::lock;
 
 /// The argument that makes this program the janitor.
 pub(crate) const ARGUMENT: &str = "--janitor";
@@ -43,7 +45,7 @@ impl Janitor {
 
     /// Registers a thing before it is created, because a run may be killed between the two.
     pub(crate) fn register(&self, what: &str, name: &str) -> Result<()> {
-        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut input = lock(&self.input);
         let input = input.as_mut().ok_or("the run has ended")?;
         writeln!(input, "{what} {name}")?;
         Ok(input.flush()?)
@@ -52,7 +54,7 @@ impl Janitor {
     /// Returns the standard input for a command that creates a registered thing. The janitor starts to remove things
     /// only when every copy of its input is closed, so a command that outlives a killed run creates nothing afterwards.
     pub(crate) fn awaited_input(&self) -> Result<Stdio> {
-        let input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        let input = lock(&self.input);
         let input = input.as_ref().ok_or("the run has ended")?;
         Ok(input.as_fd().try_clone_to_owned()?.into())
     }
@@ -60,7 +62,7 @@ impl Janitor {
 
 impl Drop for Janitor {
     fn drop(&mut self) {
-        drop(self.input.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(lock(&self.input).take());
         let _ = self.process.wait();
     }
 }

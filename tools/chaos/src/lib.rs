@@ -155,9 +155,8 @@ fn requirements() -> Result<()> {
     }
     // Root in a container may lack this right.
     if !succeeds(Command::new("unshare").args(["--net", "--mount", "true"])) {
-        return Err(
-            "this process may not create network namespaces (a container: --privileged)".into()
-        );
+        let text = "this process may not create network namespaces (a container: --privileged)";
+        return Err(text.into());
     }
     Ok(())
 }
@@ -187,17 +186,15 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
 
     let history = report.join("history.txt");
     let Stage { janitor, directory, network, members, .. } = stage;
-    let mut world = World::new(options.seed, History::create(&history)?, network, members);
-    (world.peers, world.hosts) = (peers, hosts - 1);
+    let records = History::create(&history)?;
+    let world = World::new(options.seed, records, network, members, peers, hosts - 1);
     let version = world.members.version().unwrap_or_else(|| "unknown".to_owned());
     println!("chaos: ZooKeeper {version} serves; report in {}", report.display());
     observer.start()?;
     prepare(&world, &observer)?;
     let finished = disturb(&world, plan, options);
     if let Err(error) = &finished {
-        let (at, text) =
-            (now(), error.to_string().replace(|c: char| c.is_whitespace() || c == '=', "_"));
-        world.history.add(format_args!("note at={at} text={text}"));
+        world.history.note(&error.to_string());
     }
     let read = finished.and_then(|()| {
         world.peers.iter().take(CLIENTS.len()).for_each(|peer| lock_at_the_end(&world, peer));
@@ -205,9 +202,8 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
     });
     add_run(&world, options, "all");
     for member in (0..world.members.count()).filter(|index| world.members.has_other_data(*index)) {
-        let (member, at) = (member + 1, now());
-        let text = "reported_a_digest_mismatch:_the_servers_lost_a_committed_write";
-        world.history.add(format_args!("note at={at} text=m{member}_{text}"));
+        let text = "reported a digest mismatch: the servers lost a committed write";
+        world.history.note(&format!("m{} {text}", member + 1));
     }
     world.history.finish()?;
     copy_logs(&directory, &report);
@@ -263,13 +259,13 @@ impl Stage {
 fn draw_picture(options: &Options) -> Result<String> {
     let stage = Stage::new(options.members)?;
     let history = stage.directory.join("history.txt");
-    let peers = picture::CLIENTS.into_iter().enumerate();
-    let peers =
-        peers.map(|(number, name)| stage.peer(number, name.to_owned(), Library::Docent, ""));
-    let peers = peers.collect::<Result<_>>()?;
+    let mut peers = Vec::new();
+    for (number, name) in picture::CLIENTS.into_iter().enumerate() {
+        peers.push(stage.peer(number, name.to_owned(), Library::Docent, "")?);
+    }
     let Stage { janitor, network, members, .. } = stage;
-    let mut world = World::new(options.seed, History::create(&history)?, network, members);
-    (world.peers, world.hosts) = (peers, picture::CLIENTS.len());
+    let (records, hosts) = (History::create(&history)?, peers.len());
+    let world = World::new(options.seed, records, network, members, peers, hosts);
     let finished = picture::run(&world);
     world.peers.iter().for_each(|peer| peer.kill());
     add_run(&world, options, "holds");
@@ -376,8 +372,7 @@ impl Drop for StopOnDrop<'_> {
 fn revive(world: &World) -> Result<()> {
     for index in 0..world.members.count() {
         if !world.members.is_running(index) {
-            let (member, at) = (index + 1, now());
-            world.history.add(format_args!("note at={at} text=m{member}_had_ended_by_itself"));
+            world.history.note(&format!("m{} had ended by itself", index + 1));
             world.members.start(index)?;
         }
     }
@@ -408,9 +403,8 @@ fn read_at_the_end(world: &World, observer: &Peer) -> Result<()> {
     }
     for (name, set) in [("naive", &world.naive_set), ("proven", &world.proven_set)] {
         let elements: Vec<_> = world::lock(set).iter().map(u64::to_string).collect();
-        world
-            .history
-            .add(format_args!("final set={name} version=- elements={}", elements.join(",")));
+        let elements = elements.join(",");
+        world.history.add(format_args!("final set={name} version=- elements={elements}"));
     }
     for key in 0..workload::REGISTERS {
         eventually(|| workload::use_register(world, observer, key, "fenced", None).map(drop))?;

@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use xtask::{Java, Result, workspace::root};
 
 use crate::janitor::Janitor;
 use crate::network::{Host, Network};
+use crate::world::lock;
 use crate::{Signal, signal};
 
 /// The environment variable with the directory of another version of the servers.
@@ -114,9 +116,7 @@ impl Members {
         command.arg(java.get_program()).args(java.get_args());
         command.args(PROPERTIES).arg("WatchedServer").arg(self.member_directory(index));
         command.arg(self.config(index)).current_dir(self.member_directory(index));
-        command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log).process_group(0);
         *process = Some(command.spawn()?);
         Ok(())
     }
@@ -236,7 +236,7 @@ impl Members {
 
     fn process(&self, index: usize) -> MutexGuard<'_, Option<Child>> {
         #[expect(clippy::indexing_slicing, reason = "callers take the index from `count`")]
-        self.processes[index].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.processes[index])
     }
 
     fn member_directory(&self, index: usize) -> PathBuf {

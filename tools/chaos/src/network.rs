@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use xtask::Result;
 
 use crate::janitor::{Janitor, PREFIX};
+use crate::world::lock;
 
 /// A host of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,18 +83,15 @@ impl Network {
 
     /// Makes all cuts of a fault at once.
     pub(crate) fn cut(&self, fault: usize, cuts: Vec<Cut>) -> Result<()> {
-        let mut all = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.cuts);
         all.insert(fault, cuts);
         self.apply(&all)
     }
 
     /// Ends the cuts of a fault.
     pub(crate) fn heal(&self, fault: usize) -> Result<()> {
-        let mut all = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
-        match all.remove(&fault) {
-            Some(_) => self.apply(&all),
-            None => Ok(()),
-        }
+        let mut all = lock(&self.cuts);
+        all.remove(&fault).map_or(Ok(()), |_| self.apply(&all))
     }
 
     fn apply(&self, cuts: &BTreeMap<usize, Vec<Cut>>) -> Result<()> {

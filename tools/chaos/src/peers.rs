@@ -3,16 +3,18 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use xtask::{Java, Result, workspace::root};
 
 use crate::network::{Host, Network};
+use crate::world::lock;
 use crate::{Signal, signal};
 
 /// The time limit of a command. The longest commands are acquires of a client that a fault has stopped.
@@ -139,9 +141,7 @@ impl Peer {
         let mut command = self.network.command(self.host);
         self.programs.add(&mut command, self.library)?;
         command.env("LOCK_PEER_TIMES", "1").env("LOCK_PEER_OPTIONS", self.options);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).process_group(0);
         let mut process = command.spawn()?;
         let input = process.stdin.take().ok_or("a client without standard input")?;
         let output = process.stdout.take().ok_or("a client without standard output")?;
@@ -215,8 +215,4 @@ fn parse(line: &str) -> Option<(u64, Answer)> {
         }
     };
     Some((number.parse().ok()?, answer))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

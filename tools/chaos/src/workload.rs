@@ -235,13 +235,10 @@ pub(crate) fn use_register(
     let value = words.next().unwrap_or(&number);
     let result = match &answer {
         Answer::Ok { .. } => "ok",
-        Answer::Failed { kind, outcome } if outcome == "NotApplied" => {
-            if kind == "BadVersion" {
-                "refused"
-            } else {
-                "not"
-            }
+        Answer::Failed { kind, outcome } if outcome == "NotApplied" && kind == "BadVersion" => {
+            "refused"
         }
+        Answer::Failed { outcome, .. } if outcome == "NotApplied" => "not",
         _ => "unknown",
     };
     // A failed read proves nothing, so it is not recorded.

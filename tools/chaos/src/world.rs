@@ -61,6 +61,8 @@ impl World {
         history: History,
         network: Arc<Network>,
         members: Members,
+        peers: Vec<Arc<Peer>>,
+        hosts: usize,
     ) -> Self {
         Self {
             seed,
@@ -68,8 +70,8 @@ impl World {
             history,
             network,
             members,
-            peers: Vec::new(),
-            hosts: 0,
+            peers,
+            hosts,
             counters: Counters::default(),
             naive_set: Mutex::default(),
             proven_set: Mutex::default(),
