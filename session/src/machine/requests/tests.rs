@@ -142,10 +142,12 @@ proptest! {
                 Op::Overtake(which) => {
                     let index = usize::from(which) % (sent.len() + 1);
                     let xid = sent.get(index).map_or(0, |entry| entry.xid);
+                    let timed_out = requests.timed_out;
                     prop_assert_eq!(requests.answer_overtaking(xid).map(|(token, _)| token),
                         sent.get(index).map(|entry| entry.has_token.then_some(xid)));
                     if index < sent.len() {
                         sent.remove(index);
+                        prop_assert_eq!(requests.timed_out, timed_out - usize::from(index < timed_out));
                     }
                 }
                 Op::FailSent => {
