@@ -205,6 +205,51 @@ fn each_request_in_a_diagram_is_explained() {
     assert!(compared > 100, "{compared}");
 }
 
+/// The minutes of each path are those that its first words promise.
+#[test]
+fn the_paths_take_the_time_they_say() {
+    let text = fs::read_to_string(guide().join("introduction.md")).unwrap();
+    for (path, time, minutes) in
+        [("A student's path", "Three hours", 180), ("A reviewer's path", "Thirty minutes", 30)]
+    {
+        let (_, path) = text.split_once(&format!("\n## {path}\n\n")).unwrap();
+        let path = path.split("\n## ").next().unwrap();
+        assert!(path.starts_with(time), "{path}");
+        let items = path.lines().filter_map(|line| line.strip_prefix("* ")?.split_once(" min: "));
+        let sum: u32 = items.map(|(minutes, _)| minutes.parse::<u32>().unwrap()).sum();
+        assert_eq!(sum, minutes, "{path}");
+    }
+}
+
+/// The anchors of a page's headings, as mdBook makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let kept = |char: &char| char.is_alphanumeric() || matches!(char, ' ' | '-' | '_');
+        let words: String = heading.trim_start_matches('#').trim().chars().filter(kept).collect();
+        words.to_lowercase().replace(' ', "-")
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn links_to_headings_find_them() {
+    let chapters = chapters();
+    let mut found = 0;
+    for (name, text) in &chapters {
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for (page, anchor) in links.filter_map(|link| link.split_once('#')) {
+            let page = if page.is_empty() { name } else { page };
+            let Some((_, target)) = chapters.iter().find(|(name, _)| name == page) else {
+                continue;
+            };
+            assert!(anchors(target).contains(anchor), "{name} links to {page}#{anchor}");
+            found += 1;
+        }
+    }
+    assert!(found > 20, "{found}");
+}
+
 /// The page on errors has a row for each kind.
 #[test]
 fn each_kind_of_error_has_advice() {
