@@ -283,6 +283,23 @@ impl World {
                     (0..members).for_each(|member| stop(servers, now, member, on));
                 });
             }
+            FaultKind::RestoreBackup { age_ms, for_ms } => {
+                let members = self.core().servers.count;
+                self.servers(|servers, _| servers.make_backup());
+                self.ends_after(age_ms, move |world| {
+                    let until = world.now() + for_ms * MILLISECOND;
+                    world.core().disturb(None, until);
+                    world.note("the backup is restored");
+                    world.lasts_there(for_ms, move |servers, now, on| {
+                        // Another fault may have started a member meanwhile.
+                        (0..members).for_each(|member| servers.stop_member(now, member));
+                        if !on {
+                            (0..members).for_each(|member| servers.restore_backup(member));
+                            (0..members).for_each(|member| servers.start_member(now, member));
+                        }
+                    });
+                });
+            }
             FaultKind::PauseMember { member, for_ms, clients_first } => {
                 let Some(member) = self.member(member) else { return };
                 // When it continues, it answers waiting requests before it knows that it no longer leads.
@@ -344,7 +361,7 @@ fn stop(servers: &mut Ensemble, now: Duration, member: usize, stops: bool) {
 /// Starts a member that is stopped.
 fn start(servers: &mut Ensemble, now: Duration, member: usize) {
     if planted::is("log-lost") {
-        servers.forget(member);
+        servers.restore_backup(member);
     }
     servers.start_member(now, member);
 }

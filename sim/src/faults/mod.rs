@@ -86,6 +86,12 @@ pub enum FaultKind {
         /// For how long they are stopped.
         for_ms: u64,
     },
+    /// A backup of the servers is made. `age_ms` later all members stop, and start again with it.
+    RestoreBackup {
+        age_ms: u64,
+        /// For how long they are stopped.
+        for_ms: u64,
+    },
     /// A member is stopped and continued, as by SIGSTOP and SIGCONT.
     PauseMember {
         /// The member; `None`: the leader at that time.

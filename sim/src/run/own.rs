@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     checks::sessions,
-    faults::draw::faults,
+    faults::{Fault, FaultKind, draw::faults},
     plan::{
         ClientPlan, Plan, PlanStep, ProcessPlan,
         draw::{Setting, empty, generator},
@@ -70,6 +70,36 @@ pub fn run_program<F>(
 where
     F: Future<Output = ()> + Send + 'static,
 {
+    run(&plan(seed, processes), checks, main)
+}
+
+/// As [`run_program`], on servers that are replaced by a backup of theirs before the faults end. What they acknowledged
+/// since the backup is gone, sessions and nodes come back, and zxids, versions and fencing tokens begin again.
+///
+/// # Panics
+///
+/// As [`run_watched`](super::run_watched).
+pub fn run_restored_program<F>(
+    seed: u64,
+    processes: usize,
+    checks: Checks,
+    main: impl Fn(Process) -> F + Send + Sync + 'static,
+) -> Outcome
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut plan = plan(seed, processes);
+    // A backup would bring permissions back that were taken for a while.
+    plan.faults.retain(|fault| !matches!(fault.kind, FaultKind::Deny { .. }));
+    let part_ms = plan.peace_at_ms / 3;
+    let rng = &mut generator(seed, "backup");
+    let (at_ms, age_ms, for_ms) = (rng.u64(..part_ms), rng.u64(..part_ms), rng.u64(..part_ms));
+    plan.faults.push(Fault { at_ms, kind: FaultKind::RestoreBackup { age_ms, for_ms } });
+    run(&plan, checks, main)
+}
+
+/// Draws a plan whose processes have no steps.
+fn plan(seed: u64, processes: usize) -> Plan<()> {
     let rng = &mut generator(seed, "own");
     let mut plan = empty::<()>(seed, rng);
     let setting = Setting::draw(rng, &plan, true);
@@ -78,9 +108,20 @@ where
         plan.processes.push(setting.process(rng, client, Vec::new()));
     }
     plan.faults = faults(rng, processes, plan.servers.count, plan.peace_at_ms);
+    plan
+}
+
+fn run<F>(
+    plan: &Plan<()>,
+    checks: Checks,
+    main: impl Fn(Process) -> F + Send + Sync + 'static,
+) -> Outcome
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let main = main_of(move |process, _| main(process));
     let program = Program { main, checks, director: None, until: Until::Settled };
-    simulate(&plan, &Watch::default(), program).0
+    simulate(plan, &Watch::default(), program).0
 }
 
 /// Runs a program with a plan until all its processes have ended, or until the peace, with this number of polls and events at

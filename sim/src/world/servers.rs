@@ -32,6 +32,7 @@ impl Servers {
         let (count, version) = (config.servers.max(1), config.version);
         let mut ensemble = Ensemble::new(config);
         ensemble.start_recording();
+        ensemble.make_backup();
         Self {
             ensemble,
             count,

@@ -187,20 +187,29 @@ impl Ensemble {
         self.pump();
     }
 
-    /// Deletes the log and all data of a stopped member, so that it forgets what it has accepted. Only for a planted
-    /// fault of the simulator: docs/SIMULATION.md.
+    /// Makes a backup of the newest member. Only for the simulator: docs/SIMULATION.md.
     #[cfg(docent_sim)]
-    pub fn forget(&mut self, at: usize) {
-        let membership = self.membership_of(at);
-        let mut tree = Tree::new(self.config.version);
-        tree.membership = membership;
-        if self.config.is_ensemble() {
-            tree.show_membership(tree.membership.version, self.config.epoch());
-        }
-        if let Some(member) = self.members.get_mut(at).filter(|member| member.role == Role::Down) {
-            member.tree = tree;
-            member.accepted.clear();
-            (member.committed, member.epoch) = (0, 0);
+    pub fn make_backup(&mut self) {
+        let newest = self.members.iter().max_by_key(|member| member.tree.last_zxid);
+        self.controls.backup = newest.map(|newest| (newest.tree.clone(), newest.epoch));
+    }
+
+    /// Replaces the log and all data of a stopped member by the last backup, so that it forgets what it has accepted
+    /// since. If all members do, zxids go back. Only for the simulator: docs/SIMULATION.md.
+    #[cfg(docent_sim)]
+    pub fn restore_backup(&mut self, at: usize) {
+        let Some((tree, epoch)) = self.controls.backup.clone() else { return };
+        let Some(member) = self.members.get_mut(at).filter(|member| member.role == Role::Down)
+        else {
+            return;
+        };
+        (member.committed, member.epoch) = (tree.last_zxid, epoch);
+        member.tree = tree;
+        member.accepted.clear();
+        self.epoch = self.members.iter().map(|member| member.epoch).max().unwrap_or(0);
+        let newest = self.members.iter().map(|member| member.tree.last_zxid).max();
+        if let Some(record) = &mut self.record {
+            record.until = record.until.min(newest.unwrap_or(0));
         }
     }
 

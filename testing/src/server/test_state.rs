@@ -13,6 +13,9 @@ pub(super) struct Controls {
     /// Whether a leader commits changes that it alone has accepted.
     #[cfg(docent_sim)]
     pub(super) commits_alone: bool,
+    /// The data of a member when a backup was made, and its epoch.
+    #[cfg(docent_sim)]
+    pub(super) backup: Option<(super::tree::Tree, i64)>,
 }
 
 /// A change of a node that the servers have applied.
