@@ -238,6 +238,8 @@ impl<'a> Place<'a> {
             renewal::start(&hold, every, None);
         }
         let leadership = Leadership::new(hold, epoch);
+        let left_s = seconds_left(claim, &task.client);
+        trace!(belief = "holds", left_s, path = self.ours.path(), "leads");
         let is_published = status.send_if_modified(|status| {
             if status.resigns {
                 return false;
@@ -252,8 +254,6 @@ impl<'a> Place<'a> {
             leadership.end();
             return None;
         }
-        let left_s = seconds_left(claim, &task.client);
-        trace!(belief = "holds", left_s, path = self.ours.path(), "leads");
         Some(Leading { status, leadership, state, czxid })
     }
 

@@ -198,6 +198,9 @@ impl Picture {
         let mut y = top + 4.0;
         for line in lines {
             y += LINE;
+            // Bars do not cross the letters.
+            let width = line.chars().count() as f64 * LETTER;
+            self.rows.rect(((WIDTH - width) / 2.0, y - 9.0), (width, LINE), "page", "");
             self.rows.text((WIDTH / 2.0, y), "pause middle", &line);
         }
         self.y += height;
