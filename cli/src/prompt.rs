@@ -1,7 +1,7 @@
 //! The lines of standard input, with a prompt in a terminal.
 
 use std::{
-    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    io::{self, BufRead, IsTerminal as _, Read as _, Write as _},
     time::Duration,
 };
 
@@ -10,15 +10,24 @@ use tokio::sync::mpsc;
 /// How long a background process waits before it tries again to read from its terminal.
 const BACKGROUND: Duration = Duration::from_millis(500);
 
+/// A line of more bytes than a request can have is wrong.
+const MAX_LINE: u64 = 2 << 20;
+
+/// The number of lines that are read in advance.
+const AHEAD: usize = 16;
+
+/// A line, or what is wrong with it.
+pub(crate) type Line = Result<String, &'static str>;
+
 /// Reads lines in a separate thread, because a read of standard input cannot be cancelled.
 pub(crate) struct Prompt {
-    lines: mpsc::UnboundedReceiver<String>,
+    lines: mpsc::Receiver<Line>,
     is_visible: bool,
 }
 
 impl Prompt {
     pub(crate) fn start() -> Self {
-        let (send, lines) = mpsc::unbounded_channel();
+        let (send, lines) = mpsc::channel(AHEAD);
         std::thread::spawn(move || read(&send));
         Self { lines, is_visible: is_terminal() }
     }
@@ -29,7 +38,7 @@ impl Prompt {
     }
 
     /// The next line; `None` if standard input was closed.
-    pub(crate) async fn line(&mut self) -> Option<String> {
+    pub(crate) async fn line(&mut self) -> Option<Line> {
         self.lines.recv().await
     }
 }
@@ -46,21 +55,33 @@ pub(crate) fn show() {
     }
 }
 
-fn read(lines: &mpsc::UnboundedSender<String>) {
+fn read(lines: &mpsc::Sender<Line>) {
     block_sigttin();
     let mut input = io::stdin().lock();
     loop {
-        let mut line = String::new();
-        match input.read_line(&mut line) {
-            Ok(1..) => {
-                if lines.send(line.trim_end().to_owned()).is_err() {
+        match next_line(&mut input) {
+            Ok(Some(line)) => {
+                if lines.blocking_send(line).is_err() {
                     return;
                 }
             }
             Err(error) if is_background(&error) => std::thread::sleep(BACKGROUND),
-            Ok(0) | Err(_) => return,
+            Ok(None) | Err(_) => return,
         }
     }
+}
+
+fn next_line(input: &mut impl BufRead) -> io::Result<Option<Line>> {
+    let mut line = Vec::new();
+    if input.take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    if line.len() as u64 == MAX_LINE && !line.ends_with(b"\n") {
+        input.skip_until(b'\n')?;
+        return Ok(Some(Err("the line is longer than 2 MiB")));
+    }
+    let line = String::from_utf8(line).map_err(|_| "the line is no text in UTF-8");
+    Ok(Some(line.map(|line| line.trim_end().to_owned())))
 }
 
 /// Makes a read fail instead of stopping the process, if it is in the background of its terminal: `docent serve &`

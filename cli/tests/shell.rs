@@ -14,11 +14,11 @@ async fn new_chroot() -> String {
 }
 
 /// Runs a script.
-async fn script(connect: &str, options: &[&str], text: &str) -> Ran {
+async fn script(connect: &str, options: &[&str], text: impl AsRef<[u8]>) -> Ran {
     let mut command = docent(connect, &[&["shell"], options].concat());
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     // A shell that ends early does not read the rest.
-    let _ = child.stdin.take().unwrap().write_all(text.as_bytes()).await;
+    let _ = child.stdin.take().unwrap().write_all(text.as_ref()).await;
     ended(child).await
 }
 
@@ -123,6 +123,30 @@ async fn a_script_ends_at_its_first_wrong_line_and_closes_its_sessions() {
         assert_eq!(ran.out.lines().nth(2), Some("/more"), "{wrong}: {ran:?}");
         assert_eq!((ran.code, ran.err.lines().count()), (Some(0), 1), "{wrong}: {ran:?}");
     }
+}
+
+#[tokio::test]
+async fn a_line_that_is_no_text_and_one_without_end_are_wrong() {
+    let chroot = new_chroot().await;
+    let ran = script(&chroot, &[], b"create -e /e\nls \xff\n").await;
+    ran.failed(64, "line 2: ");
+    let ran = script(&chroot, &[], [b"ls /".to_vec(), vec![b' '; 64 << 20]].concat()).await;
+    ran.failed(64, "line 1: ");
+}
+
+/// The sessions of a server that is gone do not end one after the other.
+#[tokio::test]
+async fn sessions_without_a_server_are_given_up_together() {
+    let server = docent_testing::TestingServer::start().await.unwrap();
+    let mut shell = Typed::shell(&server.connect_string(), &[]).await;
+    for n in 0..20 {
+        shell.types(&format!("client B{n}"), &[&format!("B{n}: session 0x1")]).await;
+    }
+    drop(server);
+    let start = Instant::now();
+    let (code, _) = shell.end().await;
+    assert_eq!(code, Some(0));
+    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
 }
 
 #[tokio::test]

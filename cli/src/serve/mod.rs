@@ -148,6 +148,13 @@ impl Serve {
                 // Standard input was closed.
                 return std::future::pending().await;
             };
+            let line = match line {
+                Ok(line) => line,
+                Err(error) => {
+                    report(error);
+                    continue;
+                }
+            };
             match console.execute(&line).await {
                 Ok(console::Reply::Quit) => return Ok(0),
                 Ok(console::Reply::Nothing) => {}

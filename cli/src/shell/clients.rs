@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use docent::{Client, ConnectionState, Watcher};
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 
 use crate::{
     command::{CLOSE_TIMEOUT, Command as _},
@@ -133,10 +133,12 @@ impl Clients {
     }
 
     pub(super) async fn close_all(&mut self) {
+        let mut closing = JoinSet::new();
         for named in std::mem::take(&mut self.by_name).into_values() {
             named.printed.end();
-            named.close().await;
+            closing.spawn(async move { named.close().await });
         }
+        closing.join_all().await;
     }
 
     fn remove(&mut self, name: &str) -> Result<Named, Failure> {

@@ -104,7 +104,11 @@ async fn lines(clients: &mut Clients, keep_going: bool) -> CommandResult {
         prompt::show();
         let Some(line) = prompt.line().await else { return Ok(0) };
         number += 1;
-        match execute(clients, &line).await {
+        let done = match line {
+            Ok(line) => execute(clients, &line).await,
+            Err(error) => Err(Failure::usage(error)),
+        };
+        match done {
             Ok(Next::Line) => {}
             Ok(Next::End) => return Ok(0),
             Err(failure) if failure.code == exit::USAGE => {
