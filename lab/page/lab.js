@@ -326,8 +326,34 @@ function reveal() {
   byId("answer").hidden = false;
 }
 
+// Live traffic: asks for what is new, and follows its end unless the reader has gone back.
+async function watchTap() {
+  state.lesson = null;
+  byId("lessons").value = "";
+  byId("title").textContent = "Live traffic";
+  byId("question").textContent = "What clients send through this relay, step by step. Who believes is read from the frames: first in a listing, until its delete.";
+  for (const id of ["prediction", "answer", "editor"]) byId(id).hidden = true;
+  let known = 0;
+  while (location.hash === "#tap") {
+    try {
+      const timeline = await ask("/tap?known=" + known);
+      if (timeline) {
+        const follows = !state.timeline || known === 0 || state.now >= state.timeline.end;
+        known = timeline.frames.length;
+        show(timeline, follows ? timeline.end : state.now);
+        tell(timeline.is_cut_off ? new Error("No more is recorded: start the lab again. The relay goes on.") : null);
+      }
+    } catch (error) {
+      tell(error);
+    }
+    await new Promise((done) => setTimeout(done, 500));
+  }
+}
+
 // What the address names.
 function follow() {
+  if (location.hash === "#tap") return void watchTap();
+  byId("editor").hidden = false;
   const fragment = location.hash.slice(1), name = fragment.match(/^lesson=([\w-]+)$/)?.[1];
   const lesson = state.lessons.find((lesson) => lesson.name === (name ?? (fragment ? "" : state.lessons[0].name)));
   if (lesson) return choose(lesson, false);

@@ -10,6 +10,7 @@ use crate::{frames::Frame, timeline::Timeline};
 /// | `no overlap` | no two clients do so |
 /// | `holds A N` | A believes in a hold N times |
 /// | `order A B C` | these are the clients that begin to believe, in this order, and no other |
+/// | `waits A B N` | B believes N seconds or more after the servers have deleted A's node |
 /// | `woken A N` | A receives N events |
 /// | `woken together N` | N clients receive an event of one node's deletion |
 /// | `nodes A N` | A has at most N nodes at once, and N at some time |
@@ -48,6 +49,14 @@ pub fn check(claim: &str, timeline: &Timeline) -> Result<(), String> {
             let names = names.iter().map(|name| client(name)).collect::<Result<Vec<_>, _>>()?;
             let found: Vec<_> = timeline.beliefs.iter().map(|of| of.client).collect();
             holds(found == names)
+        }
+        ["waits", before, after, seconds] => {
+            let (before, after) = (client(before)?, client(after)?);
+            let gone =
+                timeline.truths.iter().filter(|of| of.client == before).map(|of| of.to).max();
+            let mut begins = timeline.beliefs.iter().filter(|of| of.client == after);
+            let least = number(seconds)? as u64 * 1_000_000;
+            holds(gone.zip(begins.next()).is_some_and(|(gone, of)| of.from >= gone + least))
         }
         ["woken", "together", count] => {
             let events = timeline.frames.iter().filter(|frame| frame.kind() == "event");

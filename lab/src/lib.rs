@@ -10,4 +10,5 @@ pub mod run;
 pub mod script;
 pub mod serve;
 mod steps;
+pub mod tap;
 pub mod timeline;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::{Parser, error::ErrorKind};
-use docent_lab::serve::Lab;
+use docent_lab::{serve::Lab, tap::Tap};
 
 /// `EX_USAGE`.
 const USAGE: u8 = 64;
@@ -20,7 +20,7 @@ const OS: u8 = 71;
     about = "Serve a page on which a lock can be watched, wound back and broken",
     long_about = "Serve a page on which a lock can be watched, wound back and broken\n\n\
                   The first line of the output is the page's address. Runs until it is killed. Nothing is loaded from elsewhere, \
-                  nothing is written, and the lab opens no connection.",
+                  and nothing is written.",
     after_help = "Exit codes:\n  64  wrong usage\n  71  the address is in use, or cannot be bound",
     max_term_width = 100
 )]
@@ -37,6 +37,22 @@ struct Arguments {
     /// Show the plan that `cargo xtask sim` draws from this seed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Relay clients that connect to LISTEN to the server UPSTREAM, and show their traffic
+    #[arg(long, value_name = "LISTEN=UPSTREAM", value_parser = relay, conflicts_with = "seed")]
+    tap: Option<(SocketAddr, String)>,
+}
+
+fn relay(text: &str) -> Result<(SocketAddr, String), String> {
+    let (listen, upstream) = text.split_once('=').ok_or("is no LISTEN=UPSTREAM")?;
+    let listen = listen.parse().map_err(|_| "LISTEN is no address such as 127.0.0.1:2182")?;
+    let is_server = upstream
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if is_server {
+        Ok((listen, upstream.to_owned()))
+    } else {
+        Err("UPSTREAM is no HOST:PORT".to_owned())
+    }
 }
 
 /// The fewest characters of a token.
@@ -55,24 +71,40 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error),
     };
-    let lab = match Lab::start(arguments.listen, arguments.token.clone()) {
+    let tap = match &arguments.tap {
+        Some((listen, upstream)) => match Tap::start(*listen, upstream) {
+            Ok(tap) => Some(tap),
+            Err(error) => return fail(*listen, &error),
+        },
+        None => None,
+    };
+    let lab = match Lab::start(arguments.listen, arguments.token.clone(), tap.clone()) {
         Ok(lab) => lab,
-        Err(error) => {
-            let code = if error.kind() == io::ErrorKind::InvalidInput { USAGE } else { OS };
-            eprintln!("docent lab: {}: {error}", arguments.listen);
-            return ExitCode::from(code);
-        }
+        Err(error) => return fail(arguments.listen, &error),
     };
     let token = arguments.token.map(|token| format!("?token={token}")).unwrap_or_default();
-    let subject = arguments.seed.map(|seed| format!("#plan+{seed}")).unwrap_or_default();
+    let subject = match (arguments.seed, &tap) {
+        (Some(seed), _) => format!("#plan+{seed}"),
+        (None, Some(_)) => "#tap".to_owned(),
+        (None, None) => String::new(),
+    };
     let address = format!("http://{}/{token}{subject}", lab.address());
     // A closed output is no reason to end.
     let _ = writeln!(io::stdout(), "{address}");
+    if let Some(tap) = tap {
+        let _ = writeln!(io::stdout(), "clients connect to {}", tap.address());
+    }
     if arguments.open {
         open(&address);
     }
     lab.wait();
     ExitCode::SUCCESS
+}
+
+fn fail(address: SocketAddr, error: &io::Error) -> ExitCode {
+    let code = if error.kind() == io::ErrorKind::InvalidInput { USAGE } else { OS };
+    eprintln!("docent lab: {address}: {error}");
+    ExitCode::from(code)
 }
 
 fn usage(error: &clap::Error) -> ExitCode {

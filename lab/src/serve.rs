@@ -13,6 +13,7 @@ use crate::{
     lessons,
     run::run,
     script::{MOST_BYTES, Script},
+    tap::Tap,
 };
 
 /// The threads that answer requests.
@@ -60,7 +61,7 @@ impl Lab {
     /// # Errors
     ///
     /// If the address cannot be bound, or is beyond loopback and there is no token.
-    pub fn start(address: SocketAddr, token: Option<String>) -> io::Result<Self> {
+    pub fn start(address: SocketAddr, token: Option<String>, tap: Option<Tap>) -> io::Result<Self> {
         if !address.ip().is_loopback() && token.is_none() {
             let text = "an address beyond loopback needs --token";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -68,11 +69,11 @@ impl Lab {
         let server = Arc::new(Server::http(address).map_err(io::Error::other)?);
         let address = server.server_addr().to_ip().unwrap_or(address);
         let threads = (0..THREADS).map(|_| {
-            let (server, token) = (Arc::clone(&server), token.clone());
+            let (server, token, tap) = (Arc::clone(&server), token.clone(), tap.clone());
             thread::spawn(move || {
                 while let Ok(request) = server.recv() {
                     // The reader may be gone.
-                    let _ = answer(request, address, token.as_deref());
+                    let _ = answer(request, address, (token.as_deref(), tap.as_ref()));
                 }
             })
         });
@@ -102,8 +103,11 @@ impl Drop for Lab {
     }
 }
 
-fn answer(mut request: Request, address: SocketAddr, token: Option<&str>) -> io::Result<()> {
-    let (status, kind, body) = match response(&mut request, address, token) {
+/// What the server was started with.
+type Given<'a> = (Option<&'a str>, Option<&'a Tap>);
+
+fn answer(mut request: Request, address: SocketAddr, given: Given<'_>) -> io::Result<()> {
+    let (status, kind, body) = match response(&mut request, address, given) {
         Ok((kind, body)) => (200, kind, body),
         Err((status, text)) => (status, "text/plain; charset=utf-8", text),
     };
@@ -121,7 +125,7 @@ type Refusal = (u16, String);
 fn response(
     request: &mut Request,
     address: SocketAddr,
-    token: Option<&str>,
+    (token, tap): Given<'_>,
 ) -> Result<(&'static str, String), Refusal> {
     let header = |name: &'static str| {
         let found = request.headers().iter().find(|header| header.field.equiv(name));
@@ -155,6 +159,12 @@ fn response(
             read.map_err(|_| (400, "the script is no text".to_owned()))?;
             let script = text.parse::<Script>().map_err(|error| (400, error))?;
             json(&run(&script))
+        }
+        (Method::Get, "/tap") => {
+            let tap = tap.ok_or((404, "the lab was started without --tap".to_owned()))?;
+            let known =
+                request.url().split_once("?known=").and_then(|(_, known)| known.parse().ok());
+            json(&tap.timeline(known.unwrap_or(0)))
         }
         _ => Err((404, "there is nothing here".to_owned())),
     }

@@ -36,6 +36,8 @@ pub struct Timeline {
     pub members: usize,
     /// Whether the run was too long, and its end is left out.
     pub is_cut_off: bool,
+    /// Whether it is live traffic: beliefs are those that its frames give reason for.
+    pub is_live: bool,
     pub frames: Vec<Frame>,
     /// The nodes of recipes, after each change.
     pub queues: Vec<Queues>,
@@ -183,11 +185,11 @@ impl Timeline {
 
 /// Reads a history.
 pub(crate) struct Builder {
-    frames: Frames,
+    pub(crate) frames: Frames,
     steps: Steps,
     /// The number of frames whose step is known.
     seen: usize,
-    nodes: BTreeMap<String, Node>,
+    pub(crate) nodes: BTreeMap<String, Node>,
     owners: BTreeMap<i64, usize>,
     leases: usize,
     queues: Vec<Queues>,
@@ -253,6 +255,17 @@ impl Builder {
         }
     }
 
+    /// The client of a session.
+    pub(crate) fn client_of(&self, session: i64) -> Option<usize> {
+        self.owners.get(&session).copied()
+    }
+
+    /// The nodes that a client believes in.
+    pub(crate) fn believed(&self, client: usize) -> Vec<String> {
+        let open = self.open_beliefs.keys().filter(|(of, _)| *of == client);
+        open.map(|(_, path)| path.clone()).collect()
+    }
+
     /// Finds the steps of new frames, and what they say of sessions and watches.
     fn see_frames(&mut self) {
         while let Some(frame) = self.frames.all.get_mut(self.seen) {
@@ -290,6 +303,11 @@ impl Builder {
                 }
             }
         }
+        self.note_queues(at);
+    }
+
+    /// Notes the nodes after a change.
+    pub(crate) fn note_queues(&mut self, at: u64) {
         let mut nodes: Vec<_> = self.nodes.values().cloned().collect();
         nodes.sort_by(|a, b| place(&a.path).cmp(&place(&b.path)));
         self.find_truths(at, &nodes);
@@ -301,8 +319,12 @@ impl Builder {
     /// Compares who holds by the nodes with who held before.
     fn find_truths(&mut self, at: u64, nodes: &[Node]) {
         let mut queues = BTreeMap::<&str, Vec<&Node>>::new();
-        for node in nodes.iter().filter(|node| node.client.is_some()) {
+        for node in nodes {
             let is_single = number(&node.path).is_none();
+            // The owner of a node of live traffic may be unknown; it has its place in the queue.
+            if is_single && node.client.is_none() {
+                continue;
+            }
             let queue = if is_single { node.path.as_str() } else { parent(&node.path) };
             queues.entry(queue).or_default().push(node);
         }
@@ -329,7 +351,7 @@ impl Builder {
         }
     }
 
-    fn belief(&mut self, at: u64, (client, path): (usize, &str), until: Option<Bounds>) {
+    pub(crate) fn belief(&mut self, at: u64, (client, path): (usize, &str), until: Option<Bounds>) {
         let key = (client, path.to_owned());
         let Some(Bounds { believed, proven }) = until else {
             if let Some(belief) = self.open_beliefs.remove(&key) {
@@ -361,29 +383,36 @@ impl Builder {
         self.notes.push(Note { at, client, is_state: false, text: text.to_owned() });
     }
 
-    pub(crate) fn timeline(mut self, last: u64) -> Timeline {
-        for ((client, path), from) in self.open_truths {
-            self.truths.push(Interval { client, path, from, to: last });
-        }
-        self.beliefs.extend(self.open_beliefs.into_values().map(|of| Belief { to: last, ..of }));
-        self.truths.sort_by_key(|of| (of.from, of.client));
-        self.beliefs.sort_by_key(|of| (of.from, of.client));
+    /// The timeline of what was read, up to a time.
+    pub(crate) fn timeline(&self, last: u64) -> Timeline {
+        let open = self.open_truths.iter().map(|((client, path), from)| Interval {
+            client: *client,
+            path: path.clone(),
+            from: *from,
+            to: last,
+        });
+        let mut truths: Vec<_> = self.truths.iter().cloned().chain(open).collect();
+        let open = self.open_beliefs.values().map(|of| Belief { to: last, ..of.clone() });
+        let mut beliefs: Vec<_> = self.beliefs.iter().cloned().chain(open).collect();
+        truths.sort_by_key(|of| (of.from, of.client));
+        beliefs.sort_by_key(|of| (of.from, of.client));
         Timeline {
             end: last,
             clients: Vec::new(),
             members: 1,
             is_cut_off: false,
-            frames: self.frames.all,
-            queues: self.queues,
-            watches: self.watches.end(last),
-            beliefs: self.beliefs,
-            truths: self.truths,
+            is_live: false,
+            frames: self.frames.all.clone(),
+            queues: self.queues.clone(),
+            watches: self.watches.clone().end(last),
+            beliefs,
+            truths,
             overlaps: Vec::new(),
-            notes: self.notes,
-            writes: self.writes,
+            notes: self.notes.clone(),
+            writes: self.writes.clone(),
             faults: Vec::new(),
-            sessions: self.sessions,
-            violations: self.violations,
+            sessions: self.sessions.clone(),
+            violations: self.violations.clone(),
             steps: steps::all(),
         }
     }
@@ -396,12 +425,12 @@ fn number(path: &str) -> Option<&str> {
 }
 
 /// The place of a node among all: below its parent, and in a queue by its number.
-fn place(path: &str) -> (&str, Option<&str>, &str) {
+pub(crate) fn place(path: &str) -> (&str, Option<&str>, &str) {
     number(path).map_or((path, None, ""), |number| (parent(path), Some(number), path))
 }
 
 /// The watches at the servers.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Watches {
     open: Vec<Watch>,
     ended: Vec<Watch>,
@@ -527,7 +556,7 @@ fn faults(script: &Script, outcome: &Outcome, last: u64) -> Vec<Span> {
 }
 
 /// The times in which clients that run believe in holds that exclude each other.
-fn overlaps(timeline: &Timeline, leases: usize) -> Vec<Overlap> {
+pub(crate) fn overlaps(timeline: &Timeline, leases: usize) -> Vec<Overlap> {
     let mut edges: Vec<u64> = timeline.beliefs.iter().flat_map(|of| [of.from, of.to]).collect();
     let stops = timeline.faults.iter().filter(|of| of.kind == "stop" && of.client.is_some());
     edges.extend(stops.clone().flat_map(|of| [of.from, of.to]));

@@ -92,3 +92,13 @@ fn no_script_within_the_limits_runs_away() {
         timeline(&format!("{clients} run 600s; session 2s; delay 1ms; at 3s stop s0 for 300s"));
     assert!(timeline.frames.len() < 200_000);
 }
+
+#[test]
+fn only_a_strict_mutex_has_no_overlap_when_a_server_that_is_cut_off_answers() {
+    for (kind, is_safe) in [("mutex", false), ("strict", true)] {
+        let script = format!(
+            "servers 3; delay 60ms; A: {kind} 20s; B: wait 1s, {kind} 3s; at 3s isolate s1 for 20s"
+        );
+        assert_eq!(timeline(&script).overlaps.is_empty(), is_safe, "{kind}");
+    }
+}

@@ -1,0 +1,116 @@
+//! What the server answers, and what it refuses.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
+    process::Command,
+};
+
+use docent_lab::serve::Lab;
+
+const OURS: &str = "X-Docent-Lab: 1\r\n";
+
+fn lab(token: Option<&str>) -> Lab {
+    Lab::start((Ipv4Addr::LOCALHOST, 0).into(), token.map(str::to_owned), None).unwrap()
+}
+
+/// Sends a request with this Host, and returns the answer.
+fn ask(lab: &Lab, host: &str, start: &str, headers: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(lab.address()).unwrap();
+    let length = body.len();
+    let request = format!(
+        "{start} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or("none")
+}
+
+#[test]
+fn the_page_loads_nothing_from_elsewhere_and_only_it_starts_runs() {
+    let lab = lab(None);
+    let host = lab.address().to_string();
+    let port = lab.address().port();
+    let page = ask(&lab, &host, "GET /", "", "");
+    assert_eq!(status(&page), "200");
+    for header in ["Content-Security-Policy: default-src 'none'", "X-Content-Type-Options: nosniff"]
+    {
+        assert!(page.contains(header), "{page}");
+    }
+    assert!(
+        !page.contains("://") && !page.contains("style=") && !page.contains("onclick"),
+        "{page}"
+    );
+    let run = |host: &str, headers: &str, body: &str| ask(&lab, host, "POST /run", headers, body);
+    let script = "run 5s; A: mutex 1s";
+    assert_eq!(status(&run(&host, OURS, script)), "200");
+    assert_eq!(status(&run(&format!("localhost:{port}"), OURS, script)), "200");
+    // Another page: by a form, or by a name that leads here.
+    assert_eq!(status(&run(&host, "", script)), "403");
+    for host in ["evil.example", &format!("evil.example:{port}"), "127.0.0.1:1", "", "127.0.0.1"] {
+        assert_eq!(status(&run(host, OURS, script)), "421", "{host}");
+    }
+    let refused = run(&host, OURS, "A: dance 1s");
+    assert!(status(&refused) == "400" && refused.contains("no step of a client"), "{refused}");
+    let huge = run(&host, OURS, &"A".repeat(9_000));
+    assert!(status(&huge) == "400" && huge.contains("longer than 8192 bytes"), "{huge}");
+    assert_eq!(status(&ask(&lab, &host, "GET /../src/main.rs", OURS, "")), "404");
+    assert_eq!(status(&ask(&lab, &host, "GET /tap", OURS, "")), "404");
+    assert_eq!(status(&ask(&lab, &host, "DELETE /run", OURS, "")), "404");
+}
+
+#[test]
+fn with_a_token_a_run_needs_it() {
+    let lab = lab(Some("0123456789abcdef"));
+    let host = lab.address().to_string();
+    let run = |token: &str| {
+        let headers = format!("{OURS}Authorization: Bearer {token}\r\n");
+        ask(&lab, &host, "POST /run", &headers, "run 5s; A: mutex 1s")
+    };
+    assert_eq!(status(&run("0123456789abcdef")), "200");
+    for wrong in ["", "0123456789abcdeX", "0123456789abcde", "0123456789abcdef0"] {
+        assert_eq!(status(&run(wrong)), "401", "{wrong}");
+    }
+    assert_eq!(status(&ask(&lab, &host, "GET /lessons", OURS, "")), "401");
+}
+
+#[test]
+fn wrong_usage_is_one_line_and_a_code() {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let taken = taken.local_addr().unwrap();
+    let relay = format!("{taken}=127.0.0.1:1");
+    for (arguments, code, expected) in [
+        (vec!["--listen", &taken.to_string()], 71, "in use"),
+        (vec!["--tap", &relay], 71, "in use"),
+        (vec!["--tap", "127.0.0.1:0"], 64, "LISTEN=UPSTREAM"),
+        (vec!["--tap", "here=127.0.0.1:1"], 64, "no address"),
+        (vec!["--tap", "127.0.0.1:0=x"], 64, "HOST:PORT"),
+        (vec!["--token", "short"], 64, "at least 16"),
+        (vec!["--listen", "0.0.0.0:0"], 64, "--token"),
+        (vec!["--listen", "nonsense"], 64, "--listen"),
+        (vec!["--seed", "x"], 64, "--seed"),
+        (vec!["--frob"], 64, "--frob"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_docent-lab"));
+        let output = command.args(&arguments).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+        assert!(error.starts_with("docent lab: ") && error.lines().count() == 1, "{error}");
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn the_other_loopback_is_one_too() {
+    let Ok(lab) = Lab::start(SocketAddr::from((Ipv6Addr::LOCALHOST, 0)), None, None) else {
+        // A machine without IPv6 has no such address.
+        return;
+    };
+    let host = lab.address().to_string();
+    assert_eq!(status(&ask(&lab, &host, "GET /lessons", OURS, "")), "200");
+}
