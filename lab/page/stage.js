@@ -3,7 +3,9 @@
 import { seconds } from "./words.js";
 
 const NS = "http://www.w3.org/2000/svg";
-const LEFT = 92, TOP = 34, ROW = 78, SERVER = 46, STORAGE = 40;
+const LEFT = 92, TOP = 34, STORAGE = 40;
+// The height of a client and of a server: less on a phone in landscape.
+let ROW = 78, SERVER = 46;
 
 export function element(name, attributes = {}, text) {
   const made = document.createElementNS(NS, name);
@@ -58,6 +60,7 @@ export class Stage {
     this.timeline = null;
   }
   set(timeline, names, options) {
+    [ROW, SERVER] = innerHeight < 480 ? [58, 32] : [78, 46];
     this.timeline = timeline;
     this.names = names;
     this.options = options;

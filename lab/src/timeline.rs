@@ -170,11 +170,28 @@ impl Timeline {
         let last = records.last().map_or(0, |record| micros(record.at));
         let mut timeline = builder.timeline(last);
         timeline.faults = faults(script, outcome, last);
+        timeline.date_drops(script);
         timeline.overlaps = overlaps(&timeline, leases);
         timeline.clients = stage.names;
         timeline.members = stage.members;
         timeline.is_cut_off = stage.is_cut_off;
         timeline
+    }
+
+    /// A drop is part of a script from its beginning, and is shown where its message was sent.
+    fn date_drops(&mut self, script: &Script) {
+        let mut taken = BTreeSet::new();
+        for (fault, span) in script.faults.iter().zip(&mut self.faults) {
+            let What::Drop { client, to_client, .. } = fault.what else { continue };
+            let is_it = |(at, frame): &(usize, &Frame)| {
+                let is_of_way = frame.client == client && frame.to_server != to_client;
+                is_of_way && frame.arrived.is_none() && !taken.contains(at)
+            };
+            if let Some((at, frame)) = self.frames.iter().enumerate().find(is_it) {
+                taken.insert(at);
+                (span.from, span.to) = (frame.sent, frame.sent);
+            }
+        }
     }
 
     /// The number of a client.
@@ -272,14 +289,13 @@ impl Builder {
             frame.step = self.steps.of(frame);
             let frame = &self.frames.all[self.seen];
             self.seen += 1;
-            let session = &frame.fields["body"]["sessionId"];
-            if let (false, "connect", Some(id)) =
-                (frame.to_server, frame.kind(), session.as_i64().filter(|id| *id != 0))
+            let session = frame.fields["body"]["sessionId"].as_i64().filter(|id| *id != 0);
+            let is_reply = !frame.to_server && frame.kind() == "connect";
+            if let Some(id) = session.filter(|_| is_reply)
+                && self.owners.insert(id, frame.client).is_none()
             {
-                if self.owners.insert(id, frame.client).is_none() {
-                    let (client, from) = (frame.client, frame.sent);
-                    self.sessions.push(Session { client, id: format!("{id:#x}"), from });
-                }
+                let (client, from) = (frame.client, frame.sent);
+                self.sessions.push(Session { client, id: format!("{id:#x}"), from });
             }
             self.watches.take(frame);
         }

@@ -114,3 +114,19 @@ fn the_other_loopback_is_one_too() {
     let host = lab.address().to_string();
     assert_eq!(status(&ask(&lab, &host, "GET /lessons", OURS, "")), "200");
 }
+
+#[test]
+fn the_document_has_all_options_and_lessons() {
+    let document = include_str!("../../docs/LAB.md");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_docent-lab"));
+    let help = String::from_utf8(command.arg("--help").output().unwrap().stdout).unwrap();
+    let options = |text: &str| {
+        let words = text.split(|c: char| c.is_whitespace() || "`,".contains(c));
+        let options = words.filter(|word| word.starts_with("--") && word.len() > 2);
+        options.map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
+    };
+    let of_cargo = ["--locked", "--path", "--help"].map(str::to_owned).into();
+    let (known, named) = (&options(&help) - &of_cargo, &options(document) - &of_cargo);
+    assert_eq!(named, known);
+    assert_eq!(docent_lab::lessons::all().unwrap().len(), 18);
+}
