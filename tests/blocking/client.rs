@@ -90,7 +90,7 @@ fn a_wait_ends_with_its_timeout_or_its_event(server: Server) {
     client.ensure_path(&server.fixture.path, CreateMode::Persistent).unwrap();
     assert!(wait_timeout(SHORT, || client.wait_until_exists(&path)).unwrap().is_none());
     // A timed wait that has ended leaves no watch behind.
-    eventually_blocking("no watches", || (client.metrics().watches == 0).then_some(()));
+    until_blocking("no watches", || client.metrics().watches == 0);
     let waiting = thread::spawn({
         let (client, path) = (client.clone(), path.clone());
         move || wait(|| client.wait_until_exists(&path)).unwrap()

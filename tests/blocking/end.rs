@@ -34,7 +34,7 @@ fn handles_that_outlive_their_client_are_harmless(server: Server) {
     drop((client, mutex));
     drop(watcher);
     // The background tasks have given up their deletes.
-    eventually_blocking("no client", || weak.upgrade().is_none().then_some(()));
+    until_blocking("no client", || weak.upgrade().is_none());
     let other = InterProcessMutex::new(&server.client(), &server.path("mutex")).unwrap();
     let guard = other.acquire_timeout(DEADLINE).unwrap();
     guard.expect("the lock of the closed session").release().unwrap();
@@ -49,9 +49,7 @@ fn the_last_drop_closes_the_session(server: Server) {
     let watcher = client.add_watch(&path, AddWatchMode::Persistent).unwrap();
     drop(client);
     // The watcher keeps no session open.
-    eventually_blocking("the end of the session", || {
-        observer.exists(&path).unwrap().is_none().then_some(())
-    });
+    until_blocking("the end of the session", || observer.exists(&path).unwrap().is_none());
     drop(watcher);
     let client = server.client();
     client.create(&path, b"", CreateMode::Ephemeral).unwrap();
@@ -67,10 +65,11 @@ fn the_last_drop_closes_the_session(server: Server) {
 #[test]
 fn every_recipe_may_be_the_last_of_its_client() {
     type Last = Box<dyn Any>;
+    type Kind<'a> = (&'static str, &'a dyn Fn(&Client) -> Last);
     let server = Server::embedded();
     let mutex = |client: &Client| InterProcessMutex::new(client, "/mutex").unwrap();
     let discovery = |client: &Client| ServiceDiscovery::new(client, "/services").unwrap();
-    let kinds: [(&str, &dyn Fn(&Client) -> Last); 12] = [
+    let kinds: [Kind<'_>; 12] = [
         ("client", &|client| Box::new(client.clone())),
         ("receiver", &|client| Box::new(client.wrap(client.state()))),
         ("watcher", &|client| Box::new(client.add_watch("/", AddWatchMode::Persistent).unwrap())),
@@ -129,7 +128,7 @@ fn every_recipe_may_be_the_last_of_its_client() {
         };
         let shortest = (0..3).map(time).min().unwrap();
         assert!(shortest < Duration::from_millis(900), "{kind}: {shortest:?}");
-        eventually_blocking(kind, || server.server().session_ids().is_empty().then_some(()));
+        until_blocking(kind, || server.server().session_ids().is_empty());
     }
 }
 

@@ -62,7 +62,7 @@ fn a_lost_lock_wakes_the_thread_that_waits_for_it(server: Server) {
     server.client().delete(guard.path(), None).unwrap();
     waiting.join().unwrap().unwrap();
     assert!(guard.lost_timeout(DEADLINE).unwrap() && !guard.is_held());
-    eventually_blocking("the token", || token.is_cancelled().then_some(()));
+    until_blocking("the token", || token.is_cancelled());
     assert_eq!(write().unwrap_err().kind(), docent::ErrorKind::LockLost);
 }
 
@@ -114,9 +114,7 @@ fn threads_that_wait_survive_a_broken_connection() {
     let mut watcher = client.add_watch(&server.fixture.path, AddWatchMode::Persistent).unwrap();
     let mutex = InterProcessMutex::new(&client, holder.path()).unwrap();
     let waiting = thread::spawn(move || mutex.acquire());
-    eventually_blocking("the waiter", || {
-        (wait(|| holder.participants()).unwrap().len() == 2).then_some(())
-    });
+    until_blocking("the waiter", || wait(|| holder.participants()).unwrap().len() == 2);
     assert!(server.server().cut_connections() >= 2);
     assert!(watcher.any(|event| event.unwrap().is_resync()));
     guard.release().unwrap();
@@ -135,9 +133,7 @@ fn a_strict_hold_is_renewed_while_only_its_guard_is_left(server: Server) {
         StrictMutex::new(&client, &path).unwrap().acquire().unwrap()
     };
     let first = guard.proven_until();
-    eventually_blocking("two renewals", || {
-        (guard.proven_until() > first + Duration::from_secs(3)).then_some(())
-    });
+    until_blocking("two renewals", || guard.proven_until() > first + Duration::from_secs(3));
     assert!(guard.is_held());
     // Dropped on another thread: the next holder need not wait until the claim expires.
     thread::spawn(move || drop(guard)).join().unwrap();

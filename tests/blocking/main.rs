@@ -13,7 +13,7 @@ mod runtimes;
 
 use crate::{
     server::Server,
-    support::{DEADLINE, eventually_blocking},
+    support::{DEADLINE, eventually_blocking, until_blocking},
 };
 use docent::{
     AddWatchMode, CacheOptions, Config, CreateMode, CreateOptions, CuratorCache, Error, ErrorKind,

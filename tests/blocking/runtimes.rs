@@ -125,12 +125,12 @@ fn a_guard_may_be_dropped_inside_a_runtime(server: Server) {
     let last = server.client();
     last.create(&path, b"", CreateMode::Ephemeral).unwrap();
     server.block_on(async move { drop(last) });
-    let gone = || client.exists(&path).unwrap().is_none().then_some(());
-    eventually_blocking("the end of the session", gone);
+    let gone = || client.exists(&path).unwrap().is_none();
+    until_blocking("the end of the session", gone);
     let last = server.client();
     last.create(&path, b"", CreateMode::Ephemeral).unwrap();
     server.block_on(async move { last.run(|client| assert_refused(client.exists("/"))) });
-    eventually_blocking("the end of the session", gone);
+    until_blocking("the end of the session", gone);
 }
 
 /// A listener runs on the client's thread, which delivers the events that a call waits for.

@@ -266,7 +266,7 @@ async fn a_cache_is_complete_once_a_listing_over_the_limit_fits() {
         }
         // Unknown children and data over the limit have no one-shot watches: the cache reads once a minute.
         let limit = Duration::from_secs(if version == Version::V3_4 { 60 } else { 2 });
-        let until = async |len: usize, failures: usize| {
+        let lists = async |len: usize, failures: usize| {
             let arrived = async {
                 while (cache.len(), cache.failures().len()) != (len, failures) {
                     tokio::time::sleep(ms(10)).await;
@@ -275,12 +275,12 @@ async fn a_cache_is_complete_once_a_listing_over_the_limit_fits() {
             let arrived = tokio::time::timeout(limit, arrived).await;
             arrived.unwrap_or_else(|_| panic!("{version}: {:?}", cache.failures()));
         };
-        until(7, 0).await;
+        lists(7, 0).await;
         observer.set_data("/root/0", &[0; 300], None).await.unwrap();
-        until(7, 1).await;
+        lists(7, 1).await;
         tokio::time::sleep(Duration::from_secs(600)).await;
         observer.set_data("/root/0", b"small", None).await.unwrap();
-        until(7, 0).await;
+        lists(7, 0).await;
         assert_eq!(cache.get("/root/0").unwrap().data().unwrap(), "small", "{version}");
     }
 }
@@ -317,5 +317,5 @@ async fn events_with_the_path_of_the_watch_are_noticed_once_in_a_session() {
     second.initialized().await.unwrap();
     assert_eq!(second.len(), 3);
     writer.delete("/r/n", None).await.unwrap();
-    eventually("both", async || (cache.len() == 2 && second.len() == 2).then_some(())).await;
+    until("both", async || cache.len() == 2 && second.len() == 2).await;
 }

@@ -113,8 +113,7 @@ async fn a_server_behind_the_initial_nodes_is_waited_for() {
     let since = fixture.tap.len();
     let options = CacheOptions::default().with_initial_nodes(nodes);
     let (cache, mut events) = CuratorCache::start_with_events(&client, "/r", options).unwrap();
-    let writes = async || (fixture.requests(since, OpCode::Multi) > 0).then_some(());
-    eventually("the write", writes).await;
+    until("the write", async || fixture.requests(since, OpCode::Multi) > 0).await;
     let wanted = [" 0 old", "/a 1 new", "/b 0 new"];
     assert_eq!(list(&cache, "/r"), wanted);
     assert!(!cache.is_initialized());

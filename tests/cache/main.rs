@@ -18,7 +18,7 @@ use docent_testing::{
     server::{self, Version},
 };
 use std::{sync::Arc, time::Duration};
-use support::{eventually, fixture::Fixture, has_watches, ms, within_deadline};
+use support::{eventually, fixture::Fixture, has_watches, ms, until, within_deadline};
 
 async fn next(events: &mut Events<CacheEvent>) -> CacheEvent {
     within_deadline("an event", events.next()).await.expect("the cache is open")

@@ -67,6 +67,7 @@ fn the_end_of_a_runtime_of_several_threads_closes_the_session() {
     run(&Config::new(&server.connect_string()).unwrap());
 }
 
+/// A TLS stream buffers written bytes until it is flushed.
 #[test]
 fn the_end_of_a_runtime_of_several_threads_closes_the_session_over_tls() {
     let servers = runtime(1);

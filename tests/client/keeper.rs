@@ -23,7 +23,7 @@ async fn a_session_that_a_keeper_replaces_is_lost() {
         let lease = client.session().unwrap();
         client.create("/mine", b"", CreateMode::Ephemeral).await.unwrap();
         tap.cut();
-        eventually("another session", async || (session_id(&client) != before).then_some(())).await;
+        until("another session", async || session_id(&client) != before).await;
         assert!(lease.is_lost(), "{version}");
         let node = eventually("the node", async || client.exists("/mine").await.ok()).await;
         let owner = node.map(|stat| stat.ephemeral_owner);
@@ -88,15 +88,13 @@ async fn a_cache_follows_the_nodes_of_a_keeper() {
         let cache = CuratorCache::start(&client, "/r").unwrap();
         within_deadline("the cache", cache.initialized()).await.unwrap();
         let nodes = async |count: usize| {
-            eventually(&format!("{count} nodes on {version}"), async || {
-                (cache.snapshot().len() == count).then_some(())
-            })
-            .await;
+            until(&format!("{count} nodes on {version}"), async || cache.snapshot().len() == count)
+                .await;
         };
         nodes(3).await;
         writer.set_data("/r/a", b"2", None).await.unwrap();
         let changed = || cache.get("/r/a").and_then(|node| node.data().cloned());
-        eventually("the change", async || (changed().as_deref() == Some(b"2")).then_some(())).await;
+        until("the change", async || changed().as_deref() == Some(b"2")).await;
         writer.delete("/r/a/b", None).await.unwrap();
         nodes(2).await;
         writer.create("/r/c", b"", CreateMode::Persistent).await.unwrap();
@@ -213,9 +211,9 @@ async fn a_session_that_only_reads_expires_on_a_follower_of_a_keeper() {
     let config = config.with_session_timeout(Duration::from_secs(2));
     let client = within_deadline("a client", config.connect()).await.unwrap();
     let lease = client.session().unwrap();
-    eventually("the end of the session", async || {
+    until("the end of the session", async || {
         let _ = client.exists("/").await;
-        lease.is_lost().then_some(())
+        lease.is_lost()
     })
     .await;
     eventually("another session", async || client.exists("/").await.ok()).await;

@@ -23,7 +23,7 @@ use crate::{
         fixture::Fixture,
         passes, reaches,
         real::{RealServer, real_server, settings, unique_path},
-        session_id, within_deadline,
+        session_id, until, within_deadline,
     },
     tls::{certificate_of, embedded, patient, trust},
 };

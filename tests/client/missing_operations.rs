@@ -82,7 +82,7 @@ async fn watchers_are_dropped_and_removed_without_a_lost_connection_each() {
         within_deadline("the removal", removed.remove()).await.unwrap();
         drop(client.exists_and_watch(&path).await.unwrap().1);
     }
-    eventually("all replies", async || (client.metrics().pending == 0).then_some(())).await;
+    until("all replies", async || client.metrics().pending == 0).await;
     client.exists("/").await.unwrap();
     assert_eq!(fixture.requests(0, OpCode::RemoveWatches), 1);
     assert_eq!(client.metrics().connections, 2);

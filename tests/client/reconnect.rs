@@ -29,8 +29,7 @@ async fn a_thousand_clients_come_back_without_a_stampede() {
     for client in &clients {
         reaches(client, ConnectionState::Suspended).await;
         // Down until each client has been refused a few times.
-        let attempted = async || (client.metrics().attempts >= 4).then_some(());
-        eventually("some attempts", attempted).await;
+        until("some attempts", async || client.metrics().attempts >= 4).await;
     }
     // At least half of 0.1, 0.2, 0.4, … s up to 5 s passes between two attempts, and three are made at once.
     let down = begin.elapsed();

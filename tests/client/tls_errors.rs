@@ -188,15 +188,13 @@ async fn a_certificate_that_is_refused_later_is_one_warning_for_each_outage() {
         tls.replace(&certificate(&other));
         let (attempts, connections) = (client.metrics().attempts, client.metrics().connections);
         server.cut_connections();
-        let tried = async || (client.metrics().attempts > attempts + 3).then_some(());
-        eventually("attempts", tried).await;
+        until("attempts", async || client.metrics().attempts > attempts + 3).await;
         let mut warnings = warnings.take();
         warnings.retain(|fields| fields.0.values().any(|text| text.contains("TLS: ")));
         let [Fields(warning)] = &warnings[..] else { panic!("{} warnings", warnings.len()) };
         assert!(warning.values().any(|text| text.contains("UnknownIssuer")), "{warning:?}");
         assert!(warning.contains_key("host"), "{warning:?}");
         tls.replace(&certificate(&authority));
-        let connected = async || (client.metrics().connections > connections).then_some(());
-        eventually("a connection", connected).await;
+        until("a connection", async || client.metrics().connections > connections).await;
     }
 }

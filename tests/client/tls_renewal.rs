@@ -20,7 +20,7 @@ use crate::tls::{embedded_with, mismatch, with_client_roots};
 /// Waits until the client has tried to connect several times.
 async fn several_attempts(client: &Client) {
     let before = client.metrics().attempts;
-    eventually("attempts", async || (client.metrics().attempts > before + 2).then_some(())).await;
+    until("attempts", async || client.metrics().attempts > before + 2).await;
 }
 
 /// Cuts the connection and waits for the next one. With `renew`, attempts fail until it has been called.
@@ -32,8 +32,7 @@ async fn reconnect(server: &TestingServer, client: &Client, renew: Option<&dyn F
         assert_eq!(client.metrics().connections, before);
         renew();
     }
-    let connections = async || (client.metrics().connections > before).then_some(());
-    eventually("a connection", connections).await;
+    until("a connection", async || client.metrics().connections > before).await;
     client.get_data("/").await.unwrap();
 }
 
@@ -117,16 +116,16 @@ async fn a_file_that_blocks_holds_up_neither_the_runtime_nor_the_session() {
     assert_eq!(client.metrics().attempts, attempts + 3);
     assert_eq!(session_id(&client), session);
     // Other tests read files too, but only briefly.
-    eventually("one reader", async || (readers() == 1).then_some(())).await;
+    until("one reader", async || readers() == 1).await;
 
     // Once the blocked read ends, the next connection uses its result.
     let other = Authority::named("another CA");
     let pem = other.pem.clone();
     tokio::task::spawn_blocking(move || fs::write(&roots, pem)).await.unwrap().unwrap();
-    eventually("no reader", async || (readers() == 0).then_some(())).await;
+    until("no reader", async || readers() == 0).await;
     let (attempts, connections) = (client.metrics().attempts, client.metrics().connections);
     server.cut_connections();
-    eventually("attempts", async || (client.metrics().attempts > attempts + 1).then_some(())).await;
+    until("attempts", async || client.metrics().attempts > attempts + 1).await;
     assert_eq!(client.metrics().connections, connections);
 }
 

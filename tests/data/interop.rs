@@ -10,22 +10,13 @@ use crate::{
     support::peer::{Answer, Options, Outcome as Replied, Peer, Side},
 };
 
-/// The real server, and a Curator peer on it; `None` if either is missing.
-async fn with_curator() -> Option<(Fixture, Peer)> {
-    let (fixture, true) = (Fixture::real().await?, Side::Curator.is_available()) else {
-        return None;
-    };
-    let peer = curator(&fixture.server, 3).await;
-    Some((fixture, peer))
-}
-
-async fn curator(connect: &str, retries: u32) -> Peer {
-    Peer::java(connect, Options { session: Duration::from_secs(20), retries }).await
+fn options_of(retries: u32) -> Options {
+    Options { session: Duration::from_secs(20), retries }
 }
 
 #[tokio::test]
 async fn each_side_waits_on_the_other_sides_barrier() {
-    let Some((fixture, curator)) = with_curator().await else { return };
+    let Some((fixture, curator)) = Peer::beside_curator(options_of(3)).await else { return };
     let (a, _tap) = fixture.client("A").await;
     let path = &fixture.path;
     let ours = DistributedBarrier::with_options(&a, path, lock_options()).unwrap();
@@ -48,7 +39,7 @@ async fn each_side_waits_on_the_other_sides_barrier() {
 
 #[tokio::test]
 async fn members_of_both_sides_enter_and_leave_together() {
-    let Some((fixture, curator)) = with_curator().await else { return };
+    let Some((fixture, curator)) = Peer::beside_curator(options_of(3)).await else { return };
     let (a, _tap) = fixture.client("A").await;
     let path = &fixture.path;
     for round in 0..30 {
@@ -153,7 +144,7 @@ async fn increments_of_both_sides_are_counted_once() {
     };
     fixture.tap.keep(1000);
     let tap_of_curator = fixture.tap.client("J").await.unwrap();
-    let curator = curator(&tap_of_curator.connect_string(), 0).await;
+    let curator = Peer::java(&tap_of_curator.connect_string(), options_of(0)).await;
     let (a, tap) = fixture.client("A").await;
     let observer = fixture.observer().await;
     let path = &fixture.path;
@@ -178,9 +169,9 @@ async fn increments_of_both_sides_are_counted_once() {
     let writes = i64::from(node.stat.version) + 1;
     assert_eq!(value, writes, "each write is one increment: {counts}");
     // Without cuts, every outcome is known.
-    eventually("Curator's connection", async || {
+    until("Curator's connection", async || {
         let answer = curator.ask(format!("aget along:{path}")).await;
-        matches!(answer.outcome, Replied::Ok(_)).then_some(())
+        matches!(answer.outcome, Replied::Ok(_))
     })
     .await;
     let more = curators_increments(&curator, path, 100);
@@ -196,7 +187,7 @@ async fn increments_of_both_sides_are_counted_once() {
 /// Both sides write the same bytes, also for negative numbers.
 #[tokio::test]
 async fn each_side_reads_the_other_sides_numbers() {
-    let Some((fixture, curator)) = with_curator().await else { return };
+    let Some((fixture, curator)) = Peer::beside_curator(options_of(3)).await else { return };
     let (a, _tap) = fixture.client("A").await;
     fixture.create_path(&a).await;
     let (long, int) = (format!("{}/l", fixture.path), format!("{}/i", fixture.path));
@@ -246,7 +237,7 @@ async fn caches_of_both_sides_converge_to_the_same_tree() {
     fixture.tap.keep(1000);
     let tap_of_curator = fixture.tap.client("J").await.unwrap();
     // With 600 retries, Curator's cache gives up no read (C2, C3).
-    let curator = curator(&tap_of_curator.connect_string(), 600).await;
+    let curator = Peer::java(&tap_of_curator.connect_string(), options_of(600)).await;
     let (a, tap) = fixture.client("A").await;
     let writer = fixture.observer().await;
     fixture.create_path(&writer).await;
@@ -307,15 +298,15 @@ async fn caches_of_both_sides_converge_to_the_same_tree() {
     let ours = |node: &CachedNode| {
         dumped(node.path(), node.stat().version, node.data().map_or(&[][..], |data| data))
     };
-    eventually("the tree in our cache", async || {
+    until("the tree in our cache", async || {
         let mut nodes: Vec<_> = cache.snapshot().iter().map(ours).collect();
         nodes.sort_unstable();
-        (nodes == wanted && !cache.is_stale()).then_some(())
+        nodes == wanted && !cache.is_stale()
     })
     .await;
-    eventually("the tree in Curator's cache", async || {
+    until("the tree in Curator's cache", async || {
         let dump = curator.ask(format!("cdump {handle}")).await;
-        dump.ok().split(' ').eq(wanted.iter().map(String::as_str)).then_some(())
+        dump.ok().split(' ').eq(wanted.iter().map(String::as_str))
     })
     .await;
     assert_eq!(cache.failures().len(), 0);

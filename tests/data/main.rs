@@ -12,9 +12,9 @@ use crate::{
     atomic::lock_options,
     barriers::double::{done, member, spawn_enter, spawn_leave},
     support::{
-        DEADLINE, eventually,
+        DEADLINE,
         fixture::{Fixture, reply, request},
-        has_watches, ms, poll_at_most, reaches, within_deadline,
+        has_watches, ms, poll_at_most, reaches, until, within_deadline,
     },
 };
 use docent::{

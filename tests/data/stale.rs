@@ -55,7 +55,7 @@ async fn a_leave_in_a_new_session_waits_for_members_that_its_server_does_not_sho
     let mut first = done("A", first).await;
     let lease = a.session().unwrap();
     tap.kill_session(DEADLINE).await.unwrap();
-    eventually("the loss", async || lease.is_lost().then_some(())).await;
+    until("the loss", async || lease.is_lost()).await;
     a.wait_until_connected(DEADLINE).await.unwrap();
     tap.refuse().await.unwrap();
     tap.cut();

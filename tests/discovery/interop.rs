@@ -7,19 +7,6 @@ use serde_json::{Value, json};
 use super::*;
 use crate::support::peer::{Peer, Side};
 
-/// The real server, and a Curator peer on it; `None` if either is missing.
-async fn with_curator() -> Option<(Fixture, Peer)> {
-    let (fixture, true) = (Fixture::real().await?, Side::Curator.is_available()) else {
-        return None;
-    };
-    let peer = curator_at(&fixture.server).await;
-    Some((fixture, peer))
-}
-
-async fn curator_at(connect: &str) -> Peer {
-    Peer::java(connect, RECORDED).await
-}
-
 /// The payload class that only Curator's peer has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Details {
@@ -34,7 +21,7 @@ impl Payload for Details {
 /// For each Java payload, docent writes the same bytes as Curator, and reads them.
 #[tokio::test]
 async fn the_bytes_of_curators_instances_are_docents() {
-    let Some((fixture, curator)) = with_curator().await else { return };
+    let Some((fixture, curator)) = Peer::beside_curator(RECORDED).await else { return };
     let (a, _tap) = fixture.client("A").await;
     for mode in ["", " new"] {
         curator.ask(format!("dopen disc:{}{mode}", fixture.path)).await.ok();
@@ -86,7 +73,7 @@ async fn the_bytes_of_curators_instances_are_docents() {
 /// Curator reads docent's payloads as the same values, and writes the same bytes again.
 #[tokio::test]
 async fn curator_reads_docents_instances() {
-    let Some((fixture, curator)) = with_curator().await else { return };
+    let Some((fixture, curator)) = Peer::beside_curator(RECORDED).await else { return };
     let (a, _tap) = fixture.client("A").await;
     let base = fixture.path.clone();
     curator.ask(format!("dopen disc:{base} new")).await.ok();
@@ -157,7 +144,7 @@ async fn both_sides_keep_what_an_operator_writes() {
     }
     let (a, ours) = fixture.client("A").await;
     let theirs = fixture.tap.client("J").await.unwrap();
-    let curator = curator_at(&theirs.connect_string()).await;
+    let curator = Peer::java(&theirs.connect_string(), RECORDED).await;
     let (operator, base) = (fixture.observer().await, fixture.path.clone());
     let options = DiscoveryOptions::default().with_watched_instances();
     let discovery = ServiceDiscovery::with_options(&a, &base, options).unwrap();
@@ -172,10 +159,8 @@ async fn both_sides_keep_what_an_operator_writes() {
         let reads = fixture.tap.len();
         operator.set_data(&path, form.as_bytes(), None).await.unwrap();
         let is_read = |line: &str| line.contains("<- getData OK") && line.contains("\"port\":9");
-        eventually("the read of the new form", async || {
-            fixture.tap.trace().since(reads).text().lines().any(is_read).then_some(())
-        })
-        .await;
+        let is_reading = async || fixture.tap.trace().since(reads).text().lines().any(is_read);
+        until("the read of the new form", is_reading).await;
         if id == "ours" {
             within_deadline("an event", events.next()).await.unwrap();
             ours.kill_session(DEADLINE).await.unwrap();
@@ -198,7 +183,7 @@ async fn both_sides_keep_what_an_operator_writes() {
 /// Curator reads each row of the serializer's test table as its second column says.
 #[tokio::test]
 async fn curator_reads_the_rows_of_the_table() {
-    let Some((fixture, curator)) = with_curator().await else { return };
+    let Some((fixture, curator)) = Peer::beside_curator(RECORDED).await else { return };
     let disc = format!("disc:{}", fixture.path);
     curator.ask(format!("dopen {disc} new")).await.ok();
     let mut defaults = String::new();
@@ -226,7 +211,7 @@ async fn curator_reads_the_rows_of_the_table() {
 /// Caches and providers of both sides have the instances of both.
 #[tokio::test]
 async fn providers_of_both_sides_use_the_instances_of_both() {
-    let Some((fixture, curator)) = with_curator().await else { return };
+    let Some((fixture, curator)) = Peer::beside_curator(RECORDED).await else { return };
     let (a, _tap) = fixture.client("A").await;
     let (discovery, base) = (discovery(&fixture, &a), fixture.path.clone());
     let ask = async |command: &str, rest: &str| {
@@ -240,16 +225,16 @@ async fn providers_of_both_sides_use_the_instances_of_both() {
     ask("pstart", "web").await;
     let theirs = &THEIRS.replace("10.1.1.1", "10.1.1.2").replace('}', ",\"enabled\":true}");
     let both = async |wanted: &str, listed: &str| {
-        eventually(wanted, async || {
+        until(wanted, async || {
             let instances = provider.instances();
             let ids: Vec<&str> = instances.iter().map(|one| one.id()).collect();
-            (ids.join(" ") == wanted).then_some(())
+            ids.join(" ") == wanted
         })
         .await;
         let count = wanted.split_whitespace().count();
-        eventually(&format!("{wanted} and {listed} of Curator's"), async || {
+        until(&format!("{wanted} and {listed} of Curator's"), async || {
             let all = ask("pall", "web").await == format!("{count} {wanted}").trim();
-            (all && ask("sclist", "web").await == listed).then_some(())
+            all && ask("sclist", "web").await == listed
         })
         .await;
     };

@@ -20,7 +20,7 @@ use docent_discovery::{DiscoveryOptions, Error, ServiceDiscovery, ServiceInstanc
 use docent_testing::fault::Fault;
 use std::time::Duration;
 use support::{
-    DEADLINE, eventually, fixture::Fixture, ms, peer::Options, poll_once, within_deadline,
+    DEADLINE, eventually, fixture::Fixture, ms, peer::Options, poll_once, until, within_deadline,
 };
 
 /// The settings of the peers that the recorded scenarios used.
@@ -68,9 +68,9 @@ async fn data(client: &Client, path: &str) -> String {
 
 /// Waits until `web` has these instances: `id:port`, in the order of their ids.
 async fn finds(discovery: &ServiceDiscovery, wanted: &[&str]) {
-    eventually(&format!("{wanted:?}"), async || {
+    until(&format!("{wanted:?}"), async || {
         let found = discovery.query_for_instances("web").await.unwrap();
-        (names(&found) == wanted).then_some(())
+        names(&found) == wanted
     })
     .await;
 }

@@ -65,10 +65,8 @@ async fn a_lost_reply_to_an_update_and_to_an_unregistration_is_repeated(fixture:
     fixture.tap.inject(Fault::drop_before(OpCode::Delete).of("A"));
     // The call fails if the delete is left to the background (CURATOR-617).
     let _ = within_deadline("the end", discovery.unregister("web", "i1")).await;
-    eventually("no node", async || {
-        observer.exists(&node(&fixture, "i1")).await.unwrap().is_none().then_some(())
-    })
-    .await;
+    until("no node", async || observer.exists(&node(&fixture, "i1")).await.unwrap().is_none())
+        .await;
 }
 
 /// The first delete was applied, and another client has taken the id before the loss of the reply is detected.
@@ -104,7 +102,7 @@ async fn an_unchanged_instance_that_is_not_there_is_not_registered(fixture: Fixt
     let discovery = discovery(&fixture, &a);
     done("the registration", discovery.register(web("i1", 1))).await;
     let mut events = discovery.events("web", "i1").unwrap();
-    let mut until = async |wanted: fn(&NodeEvent) -> bool| {
+    let mut comes = async |wanted: fn(&NodeEvent) -> bool| {
         while !wanted(&within_deadline("an event", events.next()).await.unwrap()) {}
     };
     let path = node(&fixture, "i1");
@@ -113,16 +111,16 @@ async fn an_unchanged_instance_that_is_not_there_is_not_registered(fixture: Fixt
     observer.delete(&path, None).await.unwrap();
     observer.create(&path, b"theirs", CreateMode::Ephemeral).await.unwrap();
     tap.accept().await.unwrap();
-    until(|event| matches!(event, NodeEvent::Conflict { .. })).await;
+    comes(|event| matches!(event, NodeEvent::Conflict { .. })).await;
     assert_eq!(refusal(discovery.register(web("i1", 1))).await, ErrorKind::NodeExists);
     assert_eq!(refusal(discovery.set_enabled("web", "i1", true)).await, ErrorKind::NodeExists);
     observer.delete(&path, None).await.unwrap();
-    until(|event| matches!(event, NodeEvent::Restored)).await;
+    comes(|event| matches!(event, NodeEvent::Restored)).await;
     done("the registration", discovery.register(web("i1", 1))).await;
     // The node is deleted, and not created again yet.
     fixture.tap.inject(Fault::delay_reply(OpCode::Create2, DEADLINE).of("A"));
     observer.delete(&path, None).await.unwrap();
-    until(|event| matches!(event, NodeEvent::Lost)).await;
+    comes(|event| matches!(event, NodeEvent::Lost)).await;
     let mut registered = std::pin::pin!(discovery.register(web("i1", 1)));
     poll_once(registered.as_mut());
     fixture.tap.end_delays();

@@ -183,8 +183,7 @@ async fn a_slow_reader_of_a_service_misses_no_difference() {
     for create in created {
         create.await.unwrap();
     }
-    eventually("all instances", async || (cache.instances().len() == COUNT + 2).then_some(()))
-        .await;
+    until("all instances", async || cache.instances().len() == COUNT + 2).await;
     expect(&mut events, &["lagged", "removed gone:1"]).await;
     let mut seen = Vec::new();
     while seen.len() < COUNT + 1 {

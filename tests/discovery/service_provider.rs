@@ -15,9 +15,9 @@ fn picks(provider: &ServiceProvider, count: usize) -> String {
 
 /// Waits until the provider has these instances, `id:port`.
 async fn provides(provider: &ServiceProvider, wanted: &[&str]) {
-    eventually(&format!("{wanted:?}"), async || {
+    until(&format!("{wanted:?}"), async || {
         let instances = provider.instances();
-        (names(instances.iter().map(|one| &**one)) == wanted).then_some(())
+        names(instances.iter().map(|one| &**one)) == wanted
     })
     .await;
 }
@@ -80,9 +80,9 @@ async fn a_sticky_provider_keeps_its_instance_over_a_reconnect(fixture: Fixture)
     }
     provides(&provider, &["a:1", "b:1", "c:1"]).await;
     done("the end", ours.unregister("web", &pick)).await;
-    eventually("another one", async || {
+    until("another one", async || {
         let other = picks(&provider, 1);
-        (other != pick && picks(&provider, 5) == other.repeat(5)).then_some(())
+        other != pick && picks(&provider, 5) == other.repeat(5)
     })
     .await;
 }

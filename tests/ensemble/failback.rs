@@ -59,7 +59,7 @@ async fn a_client_returns_to_its_preferred_member_with_all_that_it_holds() {
     let mut states = client.states();
     assert_eq!(states.next().await, Some(ConnectionState::Reconnected.into()));
     cluster.restart(1).await.unwrap();
-    eventually("the return", async || (port_of(&client) == Some(home)).then_some(())).await;
+    until("the return", async || port_of(&client) == Some(home)).await;
     stop.store(true, Ordering::Relaxed);
     assert!(writing.await.unwrap() > 0);
     client.set_data("/watched", b"1", None).await.unwrap();
@@ -183,10 +183,8 @@ fn spread(clients: &[Follower], members: usize) -> (Vec<usize>, usize) {
 }
 
 async fn all_connected(clients: &[Follower]) {
-    eventually("all clients", async || {
-        clients.iter().all(|follower| follower.client.server().is_some()).then_some(())
-    })
-    .await;
+    let all = async || clients.iter().all(|follower| follower.client.server().is_some());
+    until("all clients", all).await;
 }
 
 /// Restarts the members one after the other while clients follow a node that is written to, and returns the clients.
@@ -232,9 +230,8 @@ async fn rolling_restart(ensemble: &mut RealEnsemble, failback: Option<Duration>
         operator.set_data(&format!("{root}/data"), b"1000000", None).await.ok()
     })
     .await;
-    eventually("all events", async || {
-        let all = clients.iter().all(|follower| follower.seen.load(Ordering::Relaxed) == 1_000_000);
-        all.then_some(())
+    until("all events", async || {
+        clients.iter().all(|follower| follower.seen.load(Ordering::Relaxed) == 1_000_000)
     })
     .await;
     operator.close().await.unwrap();

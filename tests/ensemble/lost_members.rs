@@ -72,10 +72,8 @@ impl Load {
 
     /// Waits until a write succeeds again.
     async fn works(&self) {
-        eventually("a write", async || {
-            self.client.set_data(&self.ephemeral, b"", None).await.is_ok().then_some(())
-        })
-        .await;
+        until("a write", async || self.client.set_data(&self.ephemeral, b"", None).await.is_ok())
+            .await;
     }
 
     /// Ends the load and checks its results.
@@ -187,10 +185,8 @@ async fn a_frozen_follower_costs_no_session_no_reply_and_no_watch() {
     let session = session_id(&client);
 
     let frozen = Frozen::new(ensemble.process_id(follower).unwrap());
-    eventually("a write through another member", async || {
-        client.set_data(&path, b"changed", None).await.is_ok().then_some(())
-    })
-    .await;
+    let written = async || client.set_data(&path, b"changed", None).await.is_ok();
+    until("a write through another member", written).await;
     let event = within_deadline("the data watch", data.next()).await.unwrap();
     assert_eq!(event.event_type, EventType::NodeDataChanged);
     // Either the watch reported the change, or it reported that it may have missed one.
@@ -198,10 +194,8 @@ async fn a_frozen_follower_costs_no_session_no_reply_and_no_watch() {
     assert!(event.is_resync() || event.event_type == EventType::NodeDataChanged, "{event:?}");
     assert_eq!(session_id(&client), session);
     drop(frozen);
-    eventually("the follower to serve again", async || {
-        (ensemble.role(follower).await == Some(Role::Follower)).then_some(())
-    })
-    .await;
+    let serves = async || ensemble.role(follower).await == Some(Role::Follower);
+    until("the follower to serve again", serves).await;
     client.close().await.unwrap();
 }
 

@@ -23,7 +23,7 @@ use crate::{
     support::{
         eventually, passes, reaches,
         real::{RealEnsemble, settings, unique_path},
-        session_id, within_deadline,
+        session_id, until, within_deadline,
     },
 };
 use docent::{

@@ -88,10 +88,9 @@ async fn a_create_that_is_committed_after_the_search_leaves_no_node() {
     let followers: Vec<_> = (0..3).filter(|member| *member != leader).collect();
     followers.iter().for_each(|follower| cluster.cut(*follower, leader));
     let acquiring = tokio::spawn(async move { mutex.acquire().await });
-    eventually("the create is ordered", async || {
+    until("the create is ordered", async || {
         let ordered = cluster.machine(|machine, _| machine.last_zxid());
-        (ordered > cluster.machine(|machine, _| machine.node("/lock").unwrap().1.pzxid))
-            .then_some(())
+        ordered > cluster.machine(|machine, _| machine.node("/lock").unwrap().1.pzxid)
     })
     .await;
     // The connection breaks, and the acquire is dropped: the outcome of its create stays unknown.
@@ -101,8 +100,7 @@ async fn a_create_that_is_committed_after_the_search_leaves_no_node() {
     passes(&mut states, ConnectionState::Reconnected).await;
     // The search (a write and a listing) is sent on the new connection, and gets no reply. The leader answers its other
     // client after it received the search.
-    let is_sent = async || (client.metrics().in_flight >= 2).then_some(());
-    eventually("the search is sent", is_sent).await;
+    until("the search is sent", async || client.metrics().in_flight >= 2).await;
     for _ in 0..10 {
         within_deadline("an answer", other.exists("/lock")).await.unwrap();
     }

@@ -46,17 +46,14 @@ async fn stays_proven(ensemble: &Ensemble, member: usize, is_leader: bool) {
     let client = client(ensemble, member, TIMEOUT).await;
     // The bound set by the session's creation passes before the lock is acquired.
     let created = client.session().unwrap();
-    eventually("the first bound has passed", async || {
-        (client.now() > created.proven_until()).then_some(())
-    })
-    .await;
+    until("the first bound has passed", async || client.now() > created.proven_until()).await;
     let guard = hold(&client, &format!("/lock-{member}"), Some(TIMEOUT / 8)).await;
     let first = guard.proven_until();
     assert!(is_proven(&client, &guard), "not proven when it is acquired");
     let state = client.state().get();
-    eventually("two timeouts of renewals", async || {
+    until("two timeouts of renewals", async || {
         assert!(is_proven(&client, &guard), "lapsed");
-        (guard.proven_until() > first + TIMEOUT * 2).then_some(())
+        guard.proven_until() > first + TIMEOUT * 2
     })
     .await;
     let connections = client.metrics().connections;
@@ -83,15 +80,13 @@ async fn a_proven_bound_ends_before_a_leader_that_stood_still_ends_the_session()
     let naive_guard = hold(&naive, "/naive", None).await;
     let guard = hold(&renewing, "/proven", Some(TIMEOUT / 8)).await;
     let first = guard.proven_until();
-    eventually("a renewal", async || (guard.proven_until() > first).then_some(())).await;
+    until("a renewal", async || guard.proven_until() > first).await;
 
     let Ensemble::Real(real) = &ensemble else { unreachable!() };
     let frozen = Frozen::new(real.process_id(leader).unwrap());
     let since = Instant::now();
-    eventually("the sessions' time is up", async || {
-        (since.elapsed() > TIMEOUT + TIMEOUT / 2 && !is_proven(&renewing, &guard)).then_some(())
-    })
-    .await;
+    let is_up = async || since.elapsed() > TIMEOUT + TIMEOUT / 2 && !is_proven(&renewing, &guard);
+    until("the sessions' time is up", is_up).await;
     let was_held = naive_guard.is_held();
     drop(frozen);
     let mut overlaps = false;
@@ -127,7 +122,7 @@ async fn a_renewal_at_a_follower_that_freezes_proves_nothing() {
     // One of them is being renewed when the follower freezes.
     let (renewing, _) = &holds[0];
     let before = renewing.metrics().connections;
-    eventually("a renewal", async || (renewing.metrics().connections > before).then_some(())).await;
+    until("a renewal", async || renewing.metrics().connections > before).await;
     let Ensemble::Real(real) = &ensemble else { unreachable!() };
     let mut frozen = Some(Frozen::new(real.process_id(follower).unwrap()));
     let mut bounds = vec![docent::runtime::Instant::ZERO; holds.len()];
@@ -161,7 +156,7 @@ async fn a_renewal_at_a_follower_that_freezes_proves_nothing() {
     eprintln!("deleted {gaps:?} after the proven bounds");
     for (at, (client, guard)) in holds.iter().enumerate() {
         if gone[at] {
-            eventually("the end of the hold", async || (!guard.is_held()).then_some(())).await;
+            until("the end of the hold", async || !guard.is_held()).await;
             assert!(!is_proven(client, guard), "revived");
         }
     }

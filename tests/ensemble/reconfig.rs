@@ -199,7 +199,7 @@ async fn a_removed_leader_is_replaced(ensemble: Ensemble) {
         (!servers(&config).contains(&id)).then_some(())
     })
     .await;
-    eventually("another leader", async || (ensemble.leader().await != leader).then_some(())).await;
+    until("another leader", async || ensemble.leader().await != leader).await;
     eventually("a write", async || {
         admin.create_or_set("/after", b"", CreateMode::Persistent).await.ok()
     })

@@ -49,10 +49,7 @@ async fn a_resumed_session_waits(
         let client = client.clone();
         async move { client.exists("/b").await }
     });
-    eventually("the read is sent", async || {
-        (client.metrics().pending > 0 || reading.is_finished()).then_some(())
-    })
-    .await;
+    until("the read is sent", async || client.metrics().pending > 0 || reading.is_finished()).await;
     for _ in 0..OTHERS {
         within_deadline("another session's reply", other.exists("/a")).await.unwrap();
     }

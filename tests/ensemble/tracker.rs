@@ -22,6 +22,14 @@ async fn connect(connect: &str) -> Client {
     config.with_connection_timeout(DEADLINE).connect().await.unwrap()
 }
 
+/// A client of one server, and its tracker with a configuration.
+async fn tracked(connect_string: &str) -> (Client, EnsembleTracker) {
+    let client = connect(connect_string).await;
+    let tracker = EnsembleTracker::new(&client);
+    configured(&tracker, 1).await;
+    (client, tracker)
+}
+
 async fn admin(cluster: &TestingCluster, member: usize) -> Client {
     let client = connect(&address(cluster, member)).await;
     client.add_auth("digest", b"super:test").await.unwrap();
@@ -64,9 +72,7 @@ async fn a_client_leaves_a_server_that_leaves_the_ensemble() {
     let cluster = cluster(3).await;
     let leader = cluster.leader().unwrap();
     let follower = (leader + 1) % 3;
-    let client = connect(&address(&cluster, follower)).await;
-    let tracker = EnsembleTracker::new(&client);
-    configured(&tracker, 1).await;
+    let (client, tracker) = tracked(&address(&cluster, follower)).await;
     let admin = admin(&cluster, leader).await;
     let line = |config: &docent::Node, member: usize| {
         let start = format!("server.{}=", member + 1);
@@ -153,17 +159,15 @@ async fn a_server_that_lags_brings_no_older_configuration_back() {
     let newest = configured(&tracker, added.stat.mzxid).await;
     assert_eq!(newest.servers.len(), 4);
 
-    eventually("a member that can only be read", async || {
-        (cluster.role(lagging) == server::Role::ReadOnly).then_some(())
-    })
-    .await;
+    let read_only = async || cluster.role(lagging) == server::Role::ReadOnly;
+    until("a member that can only be read", read_only).await;
     let since = tap.len();
     tap.set_upstream(&address(&cluster, lagging));
     a.cut();
     reaches(&client, ConnectionState::ReadOnly).await;
-    eventually("the read of the tracker", async || {
+    until("the read of the tracker", async || {
         let trace = tap.trace().since(since);
-        trace.iter().any(|record| record.is_reply(OpCode::GetData)).then_some(())
+        trace.iter().any(|record| record.is_reply(OpCode::GetData))
     })
     .await;
     let older: EnsembleConfig = text(&client.get_config().await.unwrap()).parse().unwrap();
@@ -210,7 +214,7 @@ async fn a_tracker_outlives_a_panic_of_its_function() {
         assert!(panics.swap(true, Ordering::SeqCst), "the first configuration");
         config.client_hosts()
     });
-    eventually("the panic", async || has_panicked.load(Ordering::SeqCst).then_some(())).await;
+    until("the panic", async || has_panicked.load(Ordering::SeqCst)).await;
     let admin = admin(&cluster, leader).await;
     let added = admin.reconfig(joining(OBSERVER), None).await.unwrap();
     configured(&tracker, added.stat.mzxid).await;
@@ -238,7 +242,7 @@ async fn a_read_that_a_full_queue_refuses_is_repeated() {
     server.stall();
     let first = client.exists("/");
     let tracker = EnsembleTracker::new(&client);
-    eventually("a refusal", async || (client.metrics().refused > 0).then_some(())).await;
+    until("a refusal", async || client.metrics().refused > 0).await;
     server.resume();
     first.await.unwrap();
     configured(&tracker, 1).await;
@@ -258,10 +262,8 @@ async fn a_configuration_that_was_hidden_is_read_later() {
     let a = tap.client("A").await.unwrap();
     let other = connect(&a.connect_string()).await;
     let tracker = kept_at(&other, &a);
-    eventually("a refusal", async || {
-        tap.trace().iter().any(|record| record.is_reply(OpCode::GetData)).then_some(())
-    })
-    .await;
+    until("a refusal", async || tap.trace().iter().any(|record| record.is_reply(OpCode::GetData)))
+        .await;
     assert!(tracker.config().get().is_none());
     admin.set_acl(node, docent::acl::OPEN_ACL_UNSAFE, None).await.unwrap();
     configured(&tracker, 1).await;
@@ -271,9 +273,7 @@ async fn a_configuration_that_was_hidden_is_read_later() {
 #[tokio::test]
 async fn a_dropped_tracker_leaves_no_watch_and_the_last_servers() {
     let cluster = cluster(3).await;
-    let client = connect(&address(&cluster, 0)).await;
-    let tracker = EnsembleTracker::new(&client);
-    configured(&tracker, 1).await;
+    let (client, tracker) = tracked(&address(&cluster, 0)).await;
     has_watches(&client, 1).await;
     let mut config = tracker.config();
     tracker.close();
@@ -296,9 +296,7 @@ async fn a_dropped_tracker_leaves_no_watch_and_the_last_servers() {
 async fn a_tracker_ends_with_its_client() {
     let server = TestingServer::start_with(changeable(1)).await.unwrap();
     for closes in [true, false] {
-        let client = connect(&server.connect_string()).await;
-        let tracker = EnsembleTracker::new(&client);
-        configured(&tracker, 1).await;
+        let (client, tracker) = tracked(&server.connect_string()).await;
         if closes {
             client.close().await.unwrap();
             assert_eq!(client.ended(), Some(ErrorKind::Closed));
@@ -307,7 +305,7 @@ async fn a_tracker_ends_with_its_client() {
         let mut config = tracker.config();
         config.get();
         assert!(within_deadline("the end", config.next()).await.is_none());
-        eventually("no session", async || server.session_ids().is_empty().then_some(())).await;
+        until("no session", async || server.session_ids().is_empty()).await;
     }
 }
 

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::support::{
-    peer::{Options, Outcome, Peer, Side},
-    real::{real_server, unique_path},
+    peer::{Options, Outcome, Peer},
+    real::unique_path,
 };
 
 /// The number of terms of each side.
@@ -12,14 +12,13 @@ const TERMS: usize = 200;
 
 /// A docent peer and a Curator peer on the real server; `None` if a requirement is missing.
 async fn peers() -> Option<(Peer, Peer)> {
-    let (connect, true) = (real_server()?, Side::Curator.is_available()) else { return None };
     let options = Options { session: Duration::from_secs(10), retries: 5 };
-    Some(tokio::join!(Peer::docent(&connect, options), Peer::java(&connect, options)))
+    let (fixture, theirs) = Peer::beside_curator(options).await?;
+    Some((Peer::docent(&fixture.server, options).await, theirs))
 }
 
 async fn two_in_the_queue(peer: &Peer, path: &str) {
-    let are_two = async || (peer.children(path).await.len() == 2).then_some(());
-    eventually("two in the queue", are_two).await;
+    until("two in the queue", async || peer.children(path).await.len() == 2).await;
 }
 
 /// Each latch waits while the other leads, and leads with a greater token once that one has closed.
@@ -83,10 +82,7 @@ async fn members_of_both_see_each_other() {
     ours.ask(format!("group join G {path} ours a")).await.ok();
     theirs.ask(format!("group join G {path} theirs b")).await.ok();
     let sees = async |peer: &Peer, wanted: &str| {
-        eventually(wanted, async || {
-            (peer.ask("group members G").await.ok() == wanted).then_some(())
-        })
-        .await;
+        until(wanted, async || peer.ask("group members G").await.ok() == wanted).await;
     };
     sees(&ours, "2 ours=a theirs=b").await;
     sees(&theirs, "2 ours=a theirs=b").await;

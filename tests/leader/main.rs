@@ -18,7 +18,7 @@ use crate::{
     support::{
         DEADLINE, eventually,
         fixture::{reply, request},
-        has_watches, passes, poll_once, session_id, within_deadline,
+        has_watches, passes, poll_once, session_id, until, within_deadline,
     },
 };
 use docent::{

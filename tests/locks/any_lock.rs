@@ -2,19 +2,6 @@
 
 use super::*;
 
-on_both_servers! {
-    an_empty_lock_path_is_reaped
-}
-
-/// testContainerCleanup
-async fn an_empty_lock_path_is_reaped(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    for (_, lock) in each_lock(&client, &fixture.path, &options()) {
-        lock.acquire().await.unwrap().release().await.unwrap();
-    }
-    fixture.children(&fixture.path, 0).await;
-}
-
 #[tokio::test]
 async fn a_lock_is_shown_with_its_path() {
     let fixture = Fixture::embedded().await;

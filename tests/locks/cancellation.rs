@@ -133,8 +133,8 @@ async fn a_waiter_of_every_lock_is_dropped_at_every_poll(fixture: Fixture) {
             let waiter = Arc::clone(&waiter);
             let waiter = tokio::spawn(async move { poll_at_most(polls, waiter.acquire()).await });
             // It waits with one watch and no request, unless it has ended.
-            eventually("a waiter or its end", async || {
-                (pending_and_watches(&b) == (0, 1) || waiter.is_finished()).then_some(())
+            until("a waiter or its end", async || {
+                pending_and_watches(&b) == (0, 1) || waiter.is_finished()
             })
             .await;
             held.release().await.unwrap();

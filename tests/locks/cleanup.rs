@@ -245,8 +245,8 @@ async fn an_impossible_clean_up_keeps_no_client_beyond_its_session() {
     let lease = client.session().unwrap();
     let weak = client.downgrade();
     drop(client);
-    eventually("the end of the session", async || lease.is_lost().then_some(())).await;
-    eventually("the end of the client", async || weak.upgrade().is_none().then_some(())).await;
+    until("the end of the session", async || lease.is_lost()).await;
+    until("the end of the client", async || weak.upgrade().is_none()).await;
 }
 
 /// A read-only server refuses every clean-up: it keeps the client only while the session that owns the node may live.
@@ -272,9 +272,9 @@ async fn a_clean_up_on_a_read_only_server_keeps_no_client_beyond_its_session() {
         cluster.stop(1);
         cluster.stop(2);
         let read_only = async |is_lost: bool| {
-            eventually("a read-only server", async || {
+            until("a read-only server", async || {
                 let is_read_only = client.state().get() == Some(ConnectionState::ReadOnly);
-                (is_read_only && lease.is_lost() == is_lost).then_some(())
+                is_read_only && lease.is_lost() == is_lost
             })
             .await;
         };
@@ -286,7 +286,7 @@ async fn a_clean_up_on_a_read_only_server_keeps_no_client_beyond_its_session() {
         }
         let weak = client.downgrade();
         drop(client);
-        eventually("the end of the client", async || weak.upgrade().is_none().then_some(())).await;
+        until("the end of the client", async || weak.upgrade().is_none()).await;
         assert!(is_late || lease.is_lost(), "the node may exist until the session has ended");
     }
 }
@@ -311,5 +311,5 @@ async fn a_revocable_lock_keeps_no_client_beyond_its_guard() {
     tap.cut();
     let weak = client.downgrade();
     drop((guard, mutex, client));
-    eventually("the end of the client", async || weak.upgrade().is_none().then_some(())).await;
+    until("the end of the client", async || weak.upgrade().is_none()).await;
 }

@@ -141,9 +141,8 @@ async fn a_write_to_the_node_ends_no_hold(fixture: Fixture) {
     watch(&fixture, &client, &guard).await;
     for round in 2..5 {
         operator.set_data(&path, b"__REVOKE__", None).await.unwrap();
-        eventually("the watch is set again", async || {
-            (reads(&fixture, before, &path) == round && pending_and_watches(&client) == (0, 1))
-                .then_some(())
+        until("the watch is set again", async || {
+            reads(&fixture, before, &path) == round && pending_and_watches(&client) == (0, 1)
         })
         .await;
         assert!(guard.is_held() && !guard.cancellation_token().is_cancelled());
@@ -312,7 +311,7 @@ async fn a_watch_that_is_not_set_is_set_later(fixture: Fixture) {
             client.remove_watches(&path, docent::watch::WatcherType::Any).await.unwrap();
         }
         let wanted = if way == "removed" { 2 } else { 3 };
-        eventually(way, async || (reads(&fixture, before, &path) >= wanted).then_some(())).await;
+        until(way, async || reads(&fixture, before, &path) >= wanted).await;
         assert!(guard.is_held() && !token.is_cancelled(), "{way}: the node is there");
         fixture.allow_all(&operator, &path).await;
         has_watches(&client, 1).await;
@@ -328,7 +327,7 @@ async fn a_dropped_wait_for_the_loss_leaves_the_watch(fixture: Fixture) {
     let guard = mutex(&fixture, &client).acquire().await.unwrap();
     poll_once(guard.lost());
     operator.delete(guard.path(), None).await.unwrap();
-    eventually("the deletion is known", async || (!guard.is_held()).then_some(())).await;
+    until("the deletion is known", async || !guard.is_held()).await;
 }
 
 /// A revocable lock already has a watch, for the revocation.
@@ -344,15 +343,14 @@ async fn a_revocable_lock_notices_without_another_request(fixture: Fixture) {
         if is_written {
             let before = fixture.tap.len();
             operator.set_data(&path, b"", None).await.unwrap();
-            eventually("the watch is set again", async || {
-                (reads(&fixture, before, &path) == 1 && pending_and_watches(&client) == (0, 1))
-                    .then_some(())
+            until("the watch is set again", async || {
+                reads(&fixture, before, &path) == 1 && pending_and_watches(&client) == (0, 1)
             })
             .await;
         }
         let before = client.metrics().requests;
         operator.delete(&path, None).await.unwrap();
-        eventually("the deletion is known", async || (!guard.is_held()).then_some(())).await;
+        until("the deletion is known", async || !guard.is_held()).await;
         assert_eq!(client.metrics().requests, before);
         drop(guard);
         fixture.children(&fixture.path, 0).await;
@@ -372,12 +370,12 @@ async fn a_watched_guard_keeps_no_client(fixture: Fixture) {
             fixture.tap.inject(Fault::drop_before(OpCode::GetData).of("A").times(u32::MAX));
             let before = fixture.tap.len();
             let token = guard.cancellation_token();
-            eventually("a read", async || (reads(&fixture, before, &path) > 1).then_some(())).await;
+            until("a read", async || reads(&fixture, before, &path) > 1).await;
             assert!(!token.is_cancelled());
         }
         let weak = client.downgrade();
         drop((guard, client));
-        eventually("the end of the client", async || weak.upgrade().is_none().then_some(())).await;
+        until("the end of the client", async || weak.upgrade().is_none()).await;
         fixture.tap.clear_faults();
         drop(tap);
     }

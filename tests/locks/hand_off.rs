@@ -26,8 +26,7 @@ async fn a_hand_off_wakes_one_of_a_thousand_waiters(fixture: Fixture) {
             })
         }));
         // In batches, so that a slow machine has a deadline for each.
-        let waiting = async || (pending_and_watches(&client) == (0, waiters.len())).then_some(());
-        eventually("every waiter waits", waiting).await;
+        has_watches(&client, waiters.len()).await;
     }
     let before = fixture.tap.len();
     for _ in 0..HAND_OFFS {

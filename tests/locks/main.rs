@@ -42,7 +42,7 @@ use crate::support::{
     peer::{Options, Peer, Side},
     pending_and_watches, poll_at_most, poll_once, reaches, session_id, spawn_acquire,
     traced::Traced,
-    within_deadline,
+    until, within_deadline,
 };
 use docent::{
     Acl, Client, Config, ConnectionState, CreateMode, CreateOptions, Error, ErrorKind, EventType,

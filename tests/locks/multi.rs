@@ -86,7 +86,7 @@ async fn a_lock_lost_during_the_wait_for_the_next_releases_all(fixture: Fixture)
         let part = fixture.children(&paths[0], 1).await;
         let first = a.session().unwrap();
         tap.kill_session(DEADLINE).await.unwrap();
-        eventually("the loss", async || first.is_lost().then_some(())).await;
+        until("the loss", async || first.is_lost()).await;
         holder.release().await.unwrap();
         let error = within_deadline("the end", waiting).await.unwrap().unwrap_err();
         let path = format!("{}/{}", paths[0], part[0]);
@@ -106,9 +106,9 @@ async fn locks_of_two_sessions_of_one_client_are_not_held_together(fixture: Fixt
     tap.kill_session(DEADLINE).await.unwrap();
     // The contender queues again in the next session.
     let observer = fixture.observer().await;
-    eventually("another waiter", async || {
+    until("another waiter", async || {
         let now = observer.get_children(&paths[1]).await.unwrap().to_vec();
-        (now.len() == 2 && now.iter().any(|name| !queue.contains(name))).then_some(())
+        now.len() == 2 && now.iter().any(|name| !queue.contains(name))
     })
     .await;
     holder.release().await.unwrap();

@@ -108,8 +108,7 @@ async fn a_broken_connection_counts_once_for_any_number_of_creates() {
         spawn_acquire(&InterProcessMutex::with_options(&client, path, options()).unwrap())
     };
     let acquires: Vec<_> = paths.iter().map(acquire).collect();
-    eventually("all creates in flight", async || (client.metrics().pending == 8).then_some(()))
-        .await;
+    until("all creates in flight", async || client.metrics().pending == 8).await;
     tap.cut();
     tap.resume();
     for acquire in acquires {

@@ -79,9 +79,9 @@ async fn a_late_downgrade_does_not_pass_the_next_writer(fixture: Fixture) {
     // A waits for the writer's node, as every reader does.
     let ahead = writes.path().to_owned();
     let waits = request("A", OpCode::GetData);
-    eventually("A to wait, or to read", async || {
+    until("A to wait, or to read", async || {
         let waits = fixture.tap.trace().since(before).iter().any(&waits);
-        (waits || reading.is_finished()).then_some(())
+        waits || reading.is_finished()
     })
     .await;
     assert!(!reading.is_finished(), "it reads while {ahead} writes");
@@ -108,9 +108,9 @@ async fn a_reader_behind_another_writer_waits_although_its_owner_writes(fixture:
     first.release().await.unwrap();
     let writing = within_deadline("the owner writes", writing).await.unwrap().unwrap();
     // The reader was woken by the same event: it waits again, or reads.
-    eventually("four listings", async || {
+    until("four listings", async || {
         let listed = fixture.tap.trace().filter(reply("A", OpCode::GetChildren2));
-        (listed.iter().count() >= 4).then_some(())
+        listed.iter().count() >= 4
     })
     .await;
     writing.release().await.unwrap();

@@ -9,7 +9,7 @@ use std::{
 use tokio::runtime::Runtime;
 
 use super::*;
-use crate::support::eventually_blocking;
+use crate::support::until_blocking;
 
 struct Unpark(Thread);
 
@@ -176,11 +176,11 @@ fn nothing_panics_when_the_clients_runtime_has_ended() {
             }),
         ];
         // Each of them waits: the acquires for the node ahead or for a lease, and `lost` for its own node.
-        eventually_blocking("each of them waits", || {
+        until_blocking("each of them waits", || {
             for future in &mut waiting[..5] {
                 assert!(future.as_mut().poll(&mut cx).is_pending());
             }
-            (pending_and_watches(&client) == (0, 5)).then_some(())
+            pending_and_watches(&client) == (0, 5)
         });
         // A release that pauses between two retries.
         tap.inject(Fault::drop_before(OpCode::Delete).times(u32::MAX));
@@ -188,9 +188,9 @@ fn nothing_panics_when_the_clients_runtime_has_ended() {
             guard.release().await.is_err_and(|error| error.kind() == ErrorKind::Closed)
         }));
         let release = waiting.last_mut().unwrap();
-        eventually_blocking("the loss of the delete", || {
+        until_blocking("the loss of the delete", || {
             assert!(release.as_mut().poll(&mut cx).is_pending());
-            tap.trace().iter().any(|record| record.is_request(OpCode::Delete)).then_some(())
+            tap.trace().iter().any(|record| record.is_request(OpCode::Delete))
         });
         drop(runtime);
         if polled {

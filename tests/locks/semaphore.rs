@@ -113,9 +113,9 @@ async fn waiters_whose_mutex_node_is_deleted_do_not_wait_for_each_other(fixture:
     let nodes = client.get_children(&locks).await.unwrap();
     client.delete(&format!("{locks}/{}", nodes.iter().next().unwrap()), None).await.unwrap();
     let behind = acquire();
-    eventually("the lease node behind", async || {
+    until("the lease node behind", async || {
         let now = client.get_children(&leases).await.unwrap();
-        now.iter().any(|name| !before.iter().any(|known| *known == name)).then_some(())
+        now.iter().any(|name| !before.iter().any(|known| *known == name))
     })
     .await;
     held.release().await.unwrap();

@@ -71,7 +71,7 @@ async fn a_deleted_value_stays_known(fixture: Fixture) {
     let path = fixture.path.clone();
     let created = async {
         // The background task sets the watch on the missing node.
-        eventually("the watch", async || (client.metrics().watches > 0).then_some(())).await;
+        until("the watch", async || client.metrics().watches > 0).await;
         client.create(&path, b"z", CreateMode::Persistent).await.unwrap();
         values.wait_for(|value| value.value == "z").await.map(drop)
     };

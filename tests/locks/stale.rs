@@ -51,9 +51,9 @@ async fn a_clean_up_on_a_follower_that_lags_finds_the_node() {
     let error = within_deadline("acquire", mutex.acquire()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
     let observer = fixture.observer().await;
-    eventually("no lock node", async || {
+    until("no lock node", async || {
         let children = observer.get_children(&fixture.path).await.unwrap().to_vec();
-        children.iter().all(|name| !name.starts_with("_c_")).then_some(())
+        children.iter().all(|name| !name.starts_with("_c_"))
     })
     .await;
     assert!(!client.session().unwrap().is_lost(), "deleted by the clean-up, not with the session");

@@ -52,10 +52,7 @@ async fn every_step_is_traced_in_the_words_of_its_documentation() {
     mutex.make_revocable(|| {});
     let waiting = tokio::spawn(async move { mutex.acquire().await });
     // The watches of its own node and of the holder's are set.
-    eventually("the waiter", async || {
-        (events.has("step", "7") && client.metrics().pending == 0).then_some(())
-    })
-    .await;
+    until("the waiter", async || events.has("step", "7") && client.metrics().pending == 0).await;
     holder.release().await.unwrap();
     let guard = within_deadline("the waiter", waiting).await.unwrap().unwrap();
     guard.release().await.unwrap();

@@ -22,12 +22,12 @@ async fn waiters_behind_one_node_share_one_watch_and_all_wake(fixture: Fixture) 
     assert_eq!(fixture.requests(before, OpCode::CheckWatches), 1);
     // The readers have listed again, and watch the same writer, which has the lock now.
     let writing = within_deadline("the writer", writing).await.unwrap().unwrap();
-    eventually("the readers watch the writer", async || {
+    until("the readers watch the writer", async || {
         let watched = format!("{}/{writer}", fixture.path);
         let is_read = request("A", OpCode::GetData);
         let again = |record: &Record| is_read(record) && record.path() == Some(&*watched);
         let again = fixture.tap.trace().since(before).filter(again);
-        (again.iter().count() == READERS && pending_and_watches(&a) == (0, READERS)).then_some(())
+        again.iter().count() == READERS && pending_and_watches(&a) == (0, READERS)
     })
     .await;
     writing.release().await.unwrap();

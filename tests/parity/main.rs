@@ -113,62 +113,39 @@ fn files(directory: &str) -> Vec<PathBuf> {
 
 /// Defines the areas, each with its test.
 macro_rules! areas {
-    ($($test:ident: $area:expr;)*) => {
-        static AREAS: &[Area] = &[$($area),*];
+    ($($test:ident: $directory:expr, $heading:expr, $program:expr, $arguments:expr;)*) => {
+        static AREAS: &[Area] = &[$(Area {
+            directory: $directory,
+            heading: $heading,
+            program: $program,
+            arguments: $arguments,
+        }),*];
 
         $(
             #[tokio::test]
             async fn $test() {
-                static AREA: Area = $area;
-                LocalSet::new().run_until(play(&AREA)).await;
+                let area = AREAS.iter().find(|area| area.directory == $directory).unwrap();
+                LocalSet::new().run_until(play(area)).await;
             }
         )*
     };
 }
 
 areas! {
-    locks_send_curators_frames: Area {
-        directory: "locks",
-        heading: Some("Locks"),
-        program: "lock_peer",
-        arguments: &["20000", "3"],
-    };
-    barriers_and_atomic_values_send_curators_frames: Area {
-        directory: "data",
-        heading: Some("Barriers and atomic values"),
-        program: "recipe_peer",
-        arguments: &["20000", "3", "none"],
-    };
-    caches_send_curators_frames: Area {
-        directory: "cache",
-        heading: Some("Caches"),
-        program: "recipe_peer",
-        arguments: &["20000", "3", "none"],
-    };
-    service_discovery_sends_curators_frames: Area {
-        directory: "discovery",
-        heading: Some("Service discovery"),
-        program: "recipe_peer",
-        arguments: &["20000", "3", "none"],
-    };
-    ensemble_trackers_send_curators_frames: Area {
-        directory: "tracker",
-        heading: Some("Ensemble tracker"),
-        program: "recipe_peer",
-        arguments: &["20000", "3", "tracker"],
-    };
-    leaders_and_kept_nodes_send_curators_frames: Area {
-        directory: "leader",
-        heading: Some("Leader election, kept nodes, groups"),
-        program: "recipe_peer",
-        arguments: &["20000", "5", "100", "standard"],
-    };
-    rules_without_a_recording_hold: Area {
-        directory: "rules",
-        heading: None,
-        program: "recipe_peer",
-        arguments: &["6000", "10", "100", "standard"],
-    };
+    locks_send_curators_frames:
+        "locks", Some("Locks"), "lock_peer", &["20000", "3"];
+    barriers_and_atomic_values_send_curators_frames:
+        "data", Some("Barriers and atomic values"), "recipe_peer", &["20000", "3", "none"];
+    caches_send_curators_frames:
+        "cache", Some("Caches"), "recipe_peer", &["20000", "3", "none"];
+    service_discovery_sends_curators_frames:
+        "discovery", Some("Service discovery"), "recipe_peer", &["20000", "3", "none"];
+    ensemble_trackers_send_curators_frames:
+        "tracker", Some("Ensemble tracker"), "recipe_peer", &["20000", "3", "tracker"];
+    leaders_and_kept_nodes_send_curators_frames:
+        "leader", Some("Leader election, kept nodes, groups"), "recipe_peer", &["20000", "5", "100", "standard"];
+    rules_without_a_recording_hold:
+        "rules", None, "recipe_peer", &["6000", "10", "100", "standard"];
 }
 
 /// The heading of the last section of docs/CURATOR.md. The text after it is made from the files.

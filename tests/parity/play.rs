@@ -49,6 +49,7 @@ use docent_tests::{
     eventually,
     given_up_session::config_without_expiry,
     peer::{Answer, Events, Outcome, Peer, Reply},
+    until,
 };
 use tokio::process::Command;
 
@@ -176,10 +177,8 @@ impl Player {
         let actor = self.actor(label).await;
         if how == "?" {
             let wanted = wanted.expect("an answer to wait for");
-            eventually(&format!("{command} = {wanted}"), async || {
-                (text_of(&actor.peer.ask(&command).await) == wanted).then_some(())
-            })
-            .await;
+            let is_so = async || text_of(&actor.peer.ask(&command).await) == wanted;
+            until(&format!("{command} = {wanted}"), is_so).await;
         } else if waits {
             let reply = actor.peer.ask(&command).await;
             check(&reply, wanted);
@@ -281,21 +280,21 @@ impl Player {
             }
             _ => (1, frame),
         };
-        eventually(&format!("{count} lines {start}"), async || {
+        until(&format!("{count} lines {start}"), async || {
             let trace = self.tap.trace().text();
             let lines = trace.lines().filter(|line| line.starts_with(start));
-            (lines.count() >= count).then_some(())
+            lines.count() >= count
         })
         .await;
     }
 
     async fn end_delays(&self) {
         // A frame that arrives later would be delayed to the end of the test.
-        eventually("each fault delays its frame", async || {
+        until("each fault delays its frame", async || {
             let trace = self.tap.trace();
             let begins = |fault| matches!(fault, "DELAY_BEFORE" | "reply delayed");
             let delayed = trace.iter().filter(|record| record.injected.is_some_and(begins));
-            (delayed.count() >= self.delays).then_some(())
+            delayed.count() >= self.delays
         })
         .await;
         self.tap.end_delays();
@@ -317,7 +316,7 @@ impl Player {
     async fn quiet(&mut self, label: &str) {
         let mut before = (0, 0);
         let peer = &self.actors[label].peer;
-        eventually("no more requests", async || {
+        until("no more requests", async || {
             // These replies arrive after all events so far.
             peer.ask("sync").await;
             peer.ask("settled").await;
@@ -326,7 +325,7 @@ impl Player {
                 trace.lines().filter(|line| line.contains(" -> ") && !line.contains("sync("));
             let sent = sent.count();
             before = (sent, if before.0 == sent { before.1 + 1 } else { 0 });
-            (before.1 >= 3).then_some(())
+            before.1 >= 3
         })
         .await;
     }

@@ -60,6 +60,11 @@ pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) 
     }
 }
 
+/// Repeats a check until it holds.
+pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    eventually(what, async || is_so().await.then_some(())).await;
+}
+
 /// The number of pending requests, and the number of watches.
 pub fn pending_and_watches(client: &Client) -> (usize, usize) {
     let metrics = client.metrics();
@@ -69,12 +74,12 @@ pub fn pending_and_watches(client: &Client) -> (usize, usize) {
 /// Waits until a client has no pending request, and this number of watches.
 pub async fn has_watches(client: &Client, watches: usize) {
     let what = format!("{watches} watches, and no pending request");
-    eventually(&what, async || (pending_and_watches(client) == (0, watches)).then_some(())).await;
+    until(&what, async || pending_and_watches(client) == (0, watches)).await;
 }
 
 /// Waits until a client has no pending request.
 pub async fn has_no_request(client: &Client) {
-    eventually("no request", async || (client.metrics().pending == 0).then_some(())).await;
+    until("no request", async || client.metrics().pending == 0).await;
 }
 
 /// Waits until the connection of a client is in this state.
@@ -125,6 +130,11 @@ pub async fn poll_at_most<F: Future>(polls: usize, future: F) -> Option<F::Outpu
         }
     })
     .await
+}
+
+/// Like [`until`], outside a runtime.
+pub fn until_blocking(what: &str, mut is_so: impl FnMut() -> bool) {
+    eventually_blocking(what, || is_so().then_some(()));
 }
 
 /// Like [`eventually`], outside a runtime.

@@ -14,7 +14,6 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
@@ -23,7 +22,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{real, within_deadline};
+use super::{fixture::Fixture, real, within_deadline};
 
 /// The client library of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,17 +64,10 @@ pub struct Peer {
     process: Child,
     commands: mpsc::UnboundedSender<String>,
     next_id: AtomicU64,
-    shared: Arc<Shared>,
+    said: watch::Sender<Said>,
 }
 
 /// The output of the process that was not read yet.
-#[derive(Default)]
-struct Shared {
-    state: Mutex<Said>,
-    /// The number of events so far.
-    events: watch::Sender<usize>,
-}
-
 #[derive(Default)]
 struct Said {
     waiting: HashMap<String, oneshot::Sender<Reply>>,
@@ -97,6 +89,17 @@ impl Peer {
     /// A Curator peer.
     pub async fn java(connect: &str, options: Options) -> Self {
         Self::start(Side::Curator, "java", connect, options).await
+    }
+
+    /// The real server, and a Curator peer on it; `None` (and a counted skip) if either is missing.
+    #[track_caller]
+    pub fn beside_curator(options: Options) -> impl Future<Output = Option<(Fixture, Self)>> {
+        let (fixture, is_available) = (Fixture::real(), Side::Curator.is_available());
+        async move {
+            let fixture = fixture.await.filter(|_| is_available)?;
+            let peer = Self::java(&fixture.server, options).await;
+            Some((fixture, peer))
+        }
     }
 
     /// A docent peer.
@@ -132,14 +135,13 @@ impl Peer {
             .kill_on_drop(true)
             .spawn()
             .unwrap_or_else(|error| panic!("{name}: {error}: {command:?}"));
-        let shared = Arc::new(Shared::default());
+        let said = watch::Sender::<Said>::default();
         let (commands, queue) = mpsc::unbounded_channel();
         tokio::spawn(write_commands(process.stdin.take().unwrap(), queue));
-        let errors = read_errors(process.stderr.take().unwrap(), Arc::clone(&shared));
-        let errors = tokio::spawn(errors);
+        let errors = tokio::spawn(read_errors(process.stderr.take().unwrap(), said.clone()));
         let output = process.stdout.take().unwrap();
-        tokio::spawn(read_lines(output, errors, Arc::clone(&shared)));
-        Self { name: name.to_owned(), process, commands, next_id: AtomicU64::new(1), shared }
+        tokio::spawn(read_lines(output, errors, said.clone()));
+        Self { name: name.to_owned(), process, commands, next_id: AtomicU64::new(1), said }
     }
 
     /// `None` once it has ended.
@@ -159,19 +161,15 @@ impl Peer {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed).to_string();
         let command = command.to_string();
         let (sender, receiver) = oneshot::channel();
-        {
-            let mut said = self.shared.state.lock().unwrap();
+        self.said.send_modify(|said| {
             if !said.ended {
                 said.waiting.insert(id.clone(), sender);
             }
-        }
+        });
         // If the process is gone, the answer reports it.
         let _ = self.commands.send(format!("{id} {command}\n"));
-        Answer {
-            question: format!("{}: {command}", self.name),
-            receiver,
-            shared: Arc::clone(&self.shared),
-        }
+        let question = format!("{}: {command}", self.name);
+        Answer { question, receiver, said: self.said.clone() }
     }
 
     /// Sends a command and waits for its answer.
@@ -211,14 +209,13 @@ impl Peer {
 
     /// All events, from the first one on.
     pub fn events(&self) -> Events {
-        let count = self.shared.events.subscribe();
-        Events { name: self.name.clone(), shared: Arc::clone(&self.shared), count, seen: 0 }
+        Events { name: self.name.clone(), said: self.said.subscribe(), seen: 0 }
     }
 
     /// Only the events that follow this call.
     pub fn events_from_now(&self) -> Events {
         let mut events = self.events();
-        events.seen = self.shared.state.lock().unwrap().events.len();
+        events.seen = self.said.borrow().events.len();
         events
     }
 
@@ -232,7 +229,12 @@ impl Peer {
         let _ = self.commands.send("close close\n".to_owned());
         self.event("closed").await;
         let status = self.wait().await;
-        assert!(status.success(), "{}: {status}\n{}", self.name, self.shared.end_of_errors());
+        assert!(
+            status.success(),
+            "{}: {status}\n{}",
+            self.name,
+            self.said.borrow().end_of_errors()
+        );
     }
 
     /// Kills the process; its session lives on until it times out.
@@ -255,7 +257,7 @@ impl fmt::Debug for Peer {
 pub struct Answer {
     question: String,
     receiver: oneshot::Receiver<Reply>,
-    shared: Arc<Shared>,
+    said: watch::Sender<Said>,
 }
 
 impl Answer {
@@ -264,7 +266,7 @@ impl Answer {
         let question = &self.question;
         let answer = within_deadline(question, &mut self.receiver).await;
         answer.unwrap_or_else(|_| {
-            let errors = self.shared.end_of_errors();
+            let errors = self.said.borrow().end_of_errors();
             panic!("{question}: the peer ended without an answer\n{errors}")
         })
     }
@@ -373,8 +375,7 @@ impl Reply {
 /// The events of one peer, in order, each seen once by this subscription.
 pub struct Events {
     name: String,
-    shared: Arc<Shared>,
-    count: watch::Receiver<usize>,
+    said: watch::Receiver<Said>,
     seen: usize,
 }
 
@@ -384,11 +385,10 @@ impl Events {
         let what = format!("{}: event {words}", self.name);
         within_deadline(&what, async {
             loop {
-                self.count.borrow_and_update();
                 if let Some(event) = self.take(words, &what) {
                     return event;
                 }
-                let _ = self.count.changed().await;
+                let _ = self.said.changed().await;
             }
         })
         .await
@@ -396,14 +396,14 @@ impl Events {
 
     /// Every event so far that this subscription has not returned or skipped.
     pub fn drain(&mut self) -> Vec<Event> {
-        let said = self.shared.state.lock().unwrap();
+        let said = self.said.borrow();
         let events = said.events[self.seen..].to_vec();
         self.seen = said.events.len();
         events
     }
 
     fn take(&mut self, words: &str, what: &str) -> Option<Event> {
-        let said = self.shared.state.lock().unwrap();
+        let said = self.said.borrow_and_update();
         for event in &said.events[self.seen..] {
             self.seen += 1;
             let rest = event.text.strip_prefix(words);
@@ -411,44 +411,26 @@ impl Events {
                 return Some(event.clone());
             }
         }
-        let ended = said.ended;
-        drop(said);
-        assert!(!ended, "{what}: the peer ended before\n{}", self.shared.end_of_errors());
+        assert!(!said.ended, "{what}: the peer ended before\n{}", said.end_of_errors());
         None
     }
 }
 
-impl Shared {
+impl Said {
     fn end_of_errors(&self) -> String {
-        let said = self.state.lock().unwrap();
-        said.errors.iter().map(|line| format!("  stderr: {line}\n")).collect()
+        self.errors.iter().map(|line| format!("  stderr: {line}\n")).collect()
     }
 
-    fn line(&self, line: &str, at: Instant) {
-        let mut said = self.state.lock().unwrap();
+    fn line(&mut self, line: &str, at: Instant) {
         if let Some(text) = line.strip_prefix("! ") {
-            said.events.push(Event { text: text.to_owned(), at });
-            let count = said.events.len();
-            drop(said);
-            self.events.send_replace(count);
+            self.events.push(Event { text: text.to_owned(), at });
             return;
         }
         let (id, rest) = line.split_once(' ').unwrap_or((line, ""));
-        if let Some(waiting) = said.waiting.remove(id) {
-            drop(said);
+        if let Some(waiting) = self.waiting.remove(id) {
             // The test may have dropped the answer.
             let _ = waiting.send(Reply::parse(id, rest, at));
         }
-    }
-
-    /// Makes all waits fail.
-    fn end(&self) {
-        let mut said = self.state.lock().unwrap();
-        said.ended = true;
-        said.waiting.clear();
-        let count = said.events.len();
-        drop(said);
-        self.events.send_replace(count);
     }
 }
 
@@ -460,24 +442,33 @@ async fn write_commands(mut input: ChildStdin, mut queue: mpsc::UnboundedReceive
     }
 }
 
-async fn read_lines(output: impl AsyncRead + Unpin, errors: JoinHandle<()>, shared: Arc<Shared>) {
+async fn read_lines(
+    output: impl AsyncRead + Unpin,
+    errors: JoinHandle<()>,
+    said: watch::Sender<Said>,
+) {
     let mut lines = BufReader::new(output).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        shared.line(&line, Instant::now());
+        said.send_modify(|said| said.line(&line, Instant::now()));
     }
     // A process that died explains it on standard error, which is read by another task.
     let _ = timeout(LAST_WORDS, errors).await;
-    shared.end();
+    // Makes all waits fail.
+    said.send_modify(|said| {
+        said.ended = true;
+        said.waiting.clear();
+    });
 }
 
-async fn read_errors(errors: impl AsyncRead + Unpin, shared: Arc<Shared>) {
+async fn read_errors(errors: impl AsyncRead + Unpin, said: watch::Sender<Said>) {
     let mut lines = BufReader::new(errors).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        let mut said = shared.state.lock().unwrap();
-        said.errors.push_back(line);
-        if said.errors.len() > ERROR_LINES {
-            said.errors.pop_front();
-        }
+        said.send_modify(|said| {
+            said.errors.push_back(line);
+            if said.errors.len() > ERROR_LINES {
+                said.errors.pop_front();
+            }
+        });
     }
 }
 

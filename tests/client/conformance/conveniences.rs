@@ -32,8 +32,8 @@ async fn parents_have_the_mode_and_acl_asked_for(fixture: Fixture) {
     assert_eq!(client.create(&path, b"", options).await.unwrap(), path);
     refused(fixture.another().await.get_children(&fixture.path("a/b")).await, ErrorKind::NoAuth);
     client.delete(&path, None).await.unwrap();
-    eventually("the containers to go", async || {
-        client.exists(&fixture.path("a")).await.unwrap().is_none().then_some(())
+    until("the containers to go", async || {
+        client.exists(&fixture.path("a")).await.unwrap().is_none()
     })
     .await;
     client.ensure_path(&fixture.path("x/y"), CreateMode::Persistent).await.unwrap();

@@ -65,8 +65,8 @@ async fn a_node_with_a_time_to_live_goes_by_itself(fixture: Fixture) {
     let path = fixture.path("short");
     let mode = CreateMode::PersistentWithTtl(Ttl::from_millis(1).unwrap());
     fixture.client.create(&path, b"", mode).await.unwrap();
-    let gone = async || fixture.client.exists(&path).await.unwrap().is_none().then_some(());
-    eventually("the node to go", gone).await;
+    let gone = async || fixture.client.exists(&path).await.unwrap().is_none();
+    until("the node to go", gone).await;
 }
 
 async fn delete_compares_the_version_and_wants_no_children(fixture: Fixture) {

@@ -17,19 +17,6 @@ async fn close_takes_the_ephemeral_nodes_with_it(fixture: Fixture) {
     assert_eq!(other.get_data(&path).await.unwrap_err().kind(), ErrorKind::Closed);
 }
 
-async fn calls_keep_their_order(fixture: Fixture) {
-    let path = fixture.node("a", b"").await;
-    let writes: Vec<_> = (0..500)
-        .map(|number| fixture.client.set_data(&path, number.to_string().as_bytes(), Some(number)))
-        .collect();
-    let read = fixture.client.get_data(&path);
-    // Requests are sent in the order of the calls, whatever the order of the polls.
-    for write in writes.into_iter().rev() {
-        write.await.unwrap();
-    }
-    assert_eq!(read.await.unwrap().data, "499");
-}
-
 async fn the_timeout_is_what_the_server_grants(fixture: Fixture) {
     let config = Config::new(&server().unwrap()).unwrap();
     let client = config.with_session_timeout(Duration::from_millis(1)).connect().await.unwrap();
@@ -95,7 +82,6 @@ super::on_all_servers! {
     a_session_that_is_handed_over_keeps_its_nodes,
     a_client_ahead_of_the_server_reports_it_and_starts_anew,
     close_takes_the_ephemeral_nodes_with_it,
-    calls_keep_their_order,
     the_timeout_is_what_the_server_grants,
     any_request_can_be_sent_as_it_is,
 }

@@ -44,8 +44,7 @@ async fn a_full_queue_delays_a_wait_and_an_enter(fixture: Fixture) {
     let refused = client.metrics().refused;
     let waiter = tokio::spawn(async move { barrier.wait_on_barrier().await });
     let entering = tokio::spawn(async move { member.enter().await.map(|()| member) });
-    eventually("two refusals", async || (client.metrics().refused >= refused + 2).then_some(()))
-        .await;
+    until("two refusals", async || client.metrics().refused >= refused + 2).await;
     tap.resume();
     first.await.unwrap();
     let mut member = within_deadline("the enter", entering).await.unwrap().unwrap();
