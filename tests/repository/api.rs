@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf, sync::OnceLock};
 use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::{
-    Attribute, Fields, ImplItem, Item, ItemImpl, Meta, Signature, TraitItem, Type, UseTree,
+    Attribute, Fields, Ident, ImplItem, Item, ItemImpl, Meta, Signature, TraitItem, Type, UseTree,
     Visibility,
 };
 
@@ -239,14 +239,9 @@ impl Api {
     /// Lists the public items of a module under a public path.
     fn export(&mut self, path: &ModulePath, public: &str) {
         let module = &self.modules[path];
-        let mut names: Vec<String> = Vec::new();
-        for item in &module.items {
-            if let (Some(name), true) = (name(item), is_exported(item)) {
-                names.push(name);
-            }
-        }
-        let mut exports: Vec<_> =
-            names.into_iter().map(|name| (name.clone(), vec!["self".to_owned(), name])).collect();
+        let own = module.items.iter().filter(|item| is_exported(item)).filter_map(name);
+        let own = own.map(|name| (name.clone(), vec!["self".to_owned(), name]));
+        let mut exports: Vec<_> = own.collect();
         let public_imports = module.imports.iter().filter(|import| import.is_public);
         exports.extend(public_imports.map(|import| (import.name.clone(), import.path.clone())));
         for (name, target) in exports {
@@ -346,37 +341,30 @@ fn is_non_exhaustive(attributes: &[Attribute]) -> &'static str {
     if marked { "#[non_exhaustive] " } else { "" }
 }
 
+/// The name, visibility and attributes of an item that can be exported.
+fn head(item: &Item) -> Option<(&Ident, &Visibility, &[Attribute])> {
+    Some(match item {
+        Item::Const(item) => (&item.ident, &item.vis, &item.attrs),
+        Item::Enum(item) => (&item.ident, &item.vis, &item.attrs),
+        Item::Fn(item) => (&item.sig.ident, &item.vis, &item.attrs),
+        Item::Mod(item) => (&item.ident, &item.vis, &item.attrs),
+        Item::Static(item) => (&item.ident, &item.vis, &item.attrs),
+        Item::Struct(item) => (&item.ident, &item.vis, &item.attrs),
+        Item::Trait(item) => (&item.ident, &item.vis, &item.attrs),
+        Item::Type(item) => (&item.ident, &item.vis, &item.attrs),
+        Item::Union(item) => (&item.ident, &item.vis, &item.attrs),
+        _ => return None,
+    })
+}
+
 /// The name that an item defines, if it can be exported.
 fn name(item: &Item) -> Option<String> {
-    let name = match item {
-        Item::Const(item) => &item.ident,
-        Item::Enum(item) => &item.ident,
-        Item::Fn(item) => &item.sig.ident,
-        Item::Mod(item) => &item.ident,
-        Item::Static(item) => &item.ident,
-        Item::Struct(item) => &item.ident,
-        Item::Trait(item) => &item.ident,
-        Item::Type(item) => &item.ident,
-        Item::Union(item) => &item.ident,
-        _ => return None,
-    };
-    Some(name.to_string())
+    head(item).map(|(name, ..)| name.to_string())
 }
 
 fn is_exported(item: &Item) -> bool {
-    let (visibility, attributes) = match item {
-        Item::Const(item) => (&item.vis, &item.attrs),
-        Item::Enum(item) => (&item.vis, &item.attrs),
-        Item::Fn(item) => (&item.vis, &item.attrs),
-        Item::Mod(item) => (&item.vis, &item.attrs),
-        Item::Static(item) => (&item.vis, &item.attrs),
-        Item::Struct(item) => (&item.vis, &item.attrs),
-        Item::Trait(item) => (&item.vis, &item.attrs),
-        Item::Type(item) => (&item.vis, &item.attrs),
-        Item::Union(item) => (&item.vis, &item.attrs),
-        _ => return false,
-    };
-    is_public(visibility) && !is_hidden(attributes)
+    head(item)
+        .is_some_and(|(_, visibility, attributes)| is_public(visibility) && !is_hidden(attributes))
 }
 
 /// The path of a type, without references: `&'a Name<T>` is `Name`.

@@ -1,11 +1,12 @@
 //! `docent::blocking` has a guard for every lock and an iterator for every sequence of events, which `wait` alone
 //! cannot provide.
 
-use std::{collections::BTreeSet, fs};
+use std::collections::BTreeSet;
+
+use crate::read;
 
 pub(crate) fn lines(library: &str) -> Vec<String> {
-    let path = xtask::workspace::root().join(format!("docs/api/{library}.txt"));
-    fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect()
+    read(&format!("docs/api/{library}.txt")).lines().map(str::to_owned).collect()
 }
 
 /// The types with an async function whose name and signature begin like this.
@@ -33,8 +34,7 @@ fn every_lock_has_a_counterpart_for_threads() {
 fn every_sequence_of_events_is_an_iterator_for_threads() {
     let sequences = types_with("::next(&mut self)");
     assert!(sequences.len() >= 3, "{sequences:?}");
-    let sources = xtask::workspace::root().join("src/blocking/events.rs");
-    let sources = fs::read_to_string(sources).unwrap();
+    let sources = read("src/blocking/events.rs");
     let sources: BTreeSet<_> =
         sources.split(|c: char| !c.is_alphanumeric()).map(str::to_owned).collect();
     assert!(sequences.is_subset(&sources), "missing: {:?}", &sequences - &sources);

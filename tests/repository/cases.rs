@@ -16,6 +16,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use xtask::workspace::root;
+
+use crate::{files_below, read};
+
 /// The sections of docs/CASES.md in their order, each with the text above its table.
 const SECTIONS: &[(&str, &str)] = &[
     ("Pitfalls of the wire", ""),
@@ -64,7 +68,7 @@ above the tests: `DOCENT_BLESS=1 cargo test -p docent-tests --test repository ca
 
 #[test]
 fn the_list_of_cases_is_that_of_the_tests() {
-    let (path, list) = (xtask::workspace::root().join("docs/CASES.md"), list_of_cases());
+    let (path, list) = (root().join("docs/CASES.md"), list_of_cases());
     if env::var("DOCENT_BLESS").is_ok_and(|value| value == "1") {
         fs::write(&path, &list).unwrap();
     }
@@ -111,22 +115,9 @@ fn list_of_cases() -> String {
 
 /// All sources, and the recorded scenarios, in the order of their paths.
 fn sources() -> Vec<PathBuf> {
-    fn collect(directory: &Path, sources: &mut Vec<PathBuf>) {
-        let entries = fs::read_dir(directory).unwrap();
-        let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-        paths.sort();
-        for path in paths {
-            let name = path.file_name().unwrap().to_string_lossy();
-            if path.is_dir() && !name.starts_with('.') && name != "target" {
-                collect(&path, sources);
-            } else if path.extension().is_some_and(|e| e == "rs" || e == "txt") {
-                sources.push(path);
-            }
-        }
-    }
-    let mut sources = Vec::new();
-    collect(&xtask::workspace::root(), &mut sources);
-    sources
+    let mut files = files_below(&root());
+    files.retain(|path| path.extension().is_some_and(|e| e == "rs" || e == "txt"));
+    files
 }
 
 /// Reads the cases of a file into their sections.
@@ -171,7 +162,7 @@ fn every_test_and_scenario_that_a_document_names_is_there() {
     for (document, least) in
         [("ARCHITECTURE", 15), ("CURATOR", 20), ("KEEPER", 5), ("PEERS", 5), ("SIMULATION", 0)]
     {
-        let text = self::document(&format!("docs/{document}.md"));
+        let text = read(&format!("docs/{document}.md"));
         let words = text.split('`').skip(1).step_by(2);
         let is_function = |word: &&str| {
             word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
@@ -192,10 +183,10 @@ fn every_test_and_scenario_that_a_document_names_is_there() {
 
 #[test]
 fn every_name_that_replaces_one_of_another_client_is_public() {
-    let guide = document("docs/MIGRATING.md");
+    let guide = read("docs/MIGRATING.md");
     let mut api = BTreeSet::new();
     for crate_name in ["docent", "docent-protocol", "docent-recipes", "docent-session"] {
-        let text = document(&format!("docs/api/{crate_name}.txt"));
+        let text = read(&format!("docs/api/{crate_name}.txt"));
         let is_of_no_name = |c: char| !c.is_ascii_alphanumeric() && c != '_';
         api.extend(text.split(is_of_no_name).map(str::to_owned));
     }
@@ -220,7 +211,7 @@ fn every_name_that_replaces_one_of_another_client_is_public() {
 #[test]
 fn every_scenario_of_the_simulator_says_what_it_shows() {
     let plants = plants();
-    for entry in fs::read_dir(xtask::workspace::root().join("sim/scenarios")).unwrap() {
+    for entry in fs::read_dir(root().join("sim/scenarios")).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
         let mut head = text.lines().take_while(|line| line.starts_with("//"));
@@ -242,7 +233,7 @@ fn every_scenario_of_the_simulator_says_what_it_shows() {
 #[test]
 fn every_planted_fault_is_found_by_a_scope_or_listed_with_the_reason() {
     let mut found = BTreeSet::new();
-    for entry in fs::read_dir(xtask::workspace::root().join("sim/scopes")).unwrap() {
+    for entry in fs::read_dir(root().join("sim/scopes")).unwrap() {
         let text = fs::read_to_string(entry.unwrap().path()).unwrap();
         let finds = text.split_once("finds: [").and_then(|(_, rest)| rest.split(']').next());
         found.extend(finds.iter().flat_map(|finds| names_between(finds, '"')));
@@ -264,30 +255,26 @@ fn names_between(text: &str, mark: char) -> Vec<String> {
 
 /// The part of a document below a heading.
 fn section(path: &str, heading: &str) -> String {
-    let document = document(path);
+    let document = read(path);
     let (_, rest) = document.split_once(&format!("\n## {heading}\n")).unwrap();
     rest.split("\n## ").next().unwrap().to_owned()
 }
 
 /// The files of the simulator's scenarios.
 fn scenarios() -> BTreeSet<String> {
-    let directory = xtask::workspace::root().join("sim/scenarios");
+    let directory = root().join("sim/scenarios");
     let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
     files.map(|name| name.into_string().unwrap()).collect()
 }
 
 /// The names of the planted faults.
 fn plants() -> BTreeSet<String> {
-    let source = document("sim/src/faults/planted.rs");
+    let source = read("sim/src/faults/planted.rs");
     let (_, list) = source.split_once("pub const PLANTS").unwrap();
     let (list, _) = list.split_once("];").unwrap();
     let calls = list.split("plant(").skip(1).flat_map(|call| call.split("assumption("));
     let names = calls.filter_map(|call| call.trim_start().strip_prefix('"')?.split('"').next());
     names.chain(["endless-loop"]).map(str::to_owned).collect()
-}
-
-fn document(path: &str) -> String {
-    fs::read_to_string(xtask::workspace::root().join(path)).unwrap()
 }
 
 #[track_caller]
@@ -298,7 +285,7 @@ fn assert_exist(names: &BTreeSet<&str>) {
         let names = source.split("fn ").skip(1).filter_map(|rest| rest.split('(').next());
         functions.extend(names.map(str::to_owned));
     }
-    let scenarios = xtask::workspace::root().join("tests/parity/scenarios");
+    let scenarios = root().join("tests/parity/scenarios");
     for area in fs::read_dir(scenarios).unwrap().map(|entry| entry.unwrap().path()) {
         let files = fs::read_dir(area).into_iter().flatten().map(|file| file.unwrap().path());
         functions.extend(files.filter_map(|file| Some(file.file_stem()?.to_str()?.to_owned())));

@@ -3,9 +3,11 @@
 //! cargo-deny checks the same file and the advisories of RustSec, which it has to download; `cargo xtask check` runs it
 //! if it is installed. The rules here need no download and no installation, so every run of the tests checks them.
 
-use std::{collections::BTreeSet, fs, process::Command};
+use std::{collections::BTreeSet, process::Command};
 
 use serde_json::Value;
+
+use crate::read;
 
 /// The packages that the workspace is built from, on every platform, with all features and the tests.
 fn packages() -> Vec<Value> {
@@ -35,8 +37,7 @@ fn packages() -> Vec<Value> {
 }
 
 fn rules() -> toml::Table {
-    let file = xtask::workspace::root().join("deny.toml");
-    fs::read_to_string(file).unwrap().parse().unwrap()
+    read("deny.toml").parse().unwrap()
 }
 
 #[test]

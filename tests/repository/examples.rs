@@ -3,28 +3,28 @@
 use std::{path::PathBuf, process::Stdio};
 
 use crate::support::{
-    real::{server, skip},
+    real::{server, skip, unique_path},
     within_deadline,
 };
-use docent::{Client, OpCode};
+use docent::{Client, CreateMode, CreateOptions, OpCode};
 use docent_testing::{TestingServer, fault::Fault, tap::Tap};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::Command,
 };
 
-fn example(name: &str) -> PathBuf {
-    xtask::example(name).unwrap()
+/// A server, a client of it, and a node in its root that no other run uses.
+async fn chroot(stem: &str) -> (String, Client, String) {
+    let (server, chroot) = (server(), unique_path(stem).replace('/', "-").replacen('-', "/", 1));
+    let client = Client::connect(&server).await.unwrap();
+    client.create(&chroot, b"", CreateMode::Container).await.unwrap();
+    (server, client, chroot)
 }
 
 /// The output of an example, and the nodes that it leaves. It runs in a chroot, since its path is fixed and another run
 /// may be using it.
 async fn run(name: &str) -> (String, Vec<String>) {
-    let server = server();
-    let chroot =
-        crate::support::real::unique_path("example").replace('/', "-").replacen('-', "/", 1);
-    let client = Client::connect(&server).await.unwrap();
-    client.create(&chroot, b"", docent::CreateMode::Container).await.unwrap();
+    let (server, client, chroot) = chroot("example").await;
     let text = output(name, Some(format!("{server}{chroot}"))).await;
     let mut left = Vec::new();
     let mut ahead = vec![chroot];
@@ -40,7 +40,7 @@ async fn run(name: &str) -> (String, Vec<String>) {
 
 /// The output of an example, with a server or without one.
 async fn output(name: &str, connect: Option<String>) -> String {
-    let mut command = Command::new(example(name));
+    let mut command = Command::new(xtask::example(name).unwrap());
     command.env_remove("DOCENT_CONNECT").stdin(Stdio::null()).kill_on_drop(true);
     command.envs(connect.map(|connect| ("DOCENT_CONNECT", connect)));
     let output = within_deadline("the example", command.output()).await.unwrap();
@@ -147,13 +147,10 @@ async fn the_lock_excludes_a_program_with_kazoo() {
     if !python.status().await.is_ok_and(|status| status.success()) {
         return skip("python3 has no kazoo (`cargo xtask test` installs it below target)");
     }
-    let server = server();
-    let chroot = crate::support::real::unique_path("kazoo").replace('/', "-").replacen('-', "/", 1);
-    let client = Client::connect(&server).await.unwrap();
-    client.create(&chroot, b"", docent::CreateMode::Container).await.unwrap();
+    let (server, client, chroot) = chroot("kazoo").await;
     let connect = format!("{server}{chroot}");
     let count = format!("{chroot}/examples/kazoo/count");
-    let options = docent::CreateOptions::new(docent::CreateMode::Persistent).with_parents();
+    let options = CreateOptions::new(CreateMode::Persistent).with_parents();
     client.create(&count, b"0", options).await.unwrap();
 
     let script = xtask::workspace::root().join("tests/repository/kazoo_lock.py");
@@ -188,7 +185,8 @@ async fn lock_reports_an_unreachable_server() {
         ("nonsense:port".to_owned(), "\"nonsense:port\" has a port that is not a number"),
         (nothing.address().to_string(), "refused"),
     ] {
-        let output = Command::new(example("lock")).env("DOCENT_CONNECT", &connect).output();
+        let output =
+            Command::new(xtask::example("lock").unwrap()).env("DOCENT_CONNECT", &connect).output();
         let output = within_deadline("the example", output).await.unwrap();
         assert_eq!(output.status.code(), Some(1));
         let text = String::from_utf8(output.stderr).unwrap();

@@ -14,7 +14,7 @@ use tokio::{
     process::{Child, Command},
 };
 
-use crate::support::{eventually, within_deadline};
+use crate::support::{eventually, until, within_deadline};
 
 /// A line `report VERSION with token TOKEN by NAME`: the server has accepted a report.
 #[derive(Debug, Clone)]
@@ -102,20 +102,15 @@ async fn the_leader_is_killed_stopped_and_cut_off_and_the_work_goes_on() {
     let third = workers.next_leader(second.token, |_| true).await;
     workers.signal(&second.name, "-CONT").await;
     let stopped = format!("{} has stopped; still leading: false", second.name);
-    eventually("the former leader has noticed", async || {
-        workers.printed.lock().unwrap().contains(&stopped).then_some(())
-    })
-    .await;
+    let noticed = async || workers.printed.lock().unwrap().contains(&stopped);
+    until("the former leader has noticed", noticed).await;
 
     // A broken connection: by the standard policy the work stops at once, and the same leader continues.
     workers.tap(&third.name).cut();
     let again = format!("{} leads, for the 2. time", third.name);
-    eventually("it leads again", async || {
-        workers.printed.lock().unwrap().contains(&again).then_some(())
-    })
-    .await;
+    until("it leads again", async || workers.printed.lock().unwrap().contains(&again)).await;
     let reports = workers.reports().len();
-    eventually("more reports", async || (workers.reports().len() > reports).then_some(())).await;
+    until("more reports", async || workers.reports().len() > reports).await;
 
     // Cut off for longer than its session.
     workers.tap(&third.name).refuse().await.unwrap();

@@ -7,9 +7,9 @@ use std::{
     process::Command,
 };
 
-fn root() -> PathBuf {
-    xtask::workspace::root()
-}
+use xtask::workspace::root;
+
+use crate::{files_below, read};
 
 /// The dependencies of a package, without the package itself.
 fn dependencies(package: &str, more: &[&str]) -> BTreeSet<String> {
@@ -35,17 +35,9 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 
 /// Rust files below a directory, with their text.
 fn sources(directory: &Path) -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).into_iter().flatten() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).unwrap();
-            found.push((path, text));
-        }
-    }
-    found
+    let files = files_below(directory).into_iter();
+    let sources = files.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    sources.map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
 }
 
 const CRATES: [&str; 8] =
@@ -61,6 +53,18 @@ fn all_sources() -> Vec<(PathBuf, String)> {
 }
 
 // Layers.
+
+/// The crate `md-5`, and those that it brings.
+const MD5: &[&str] = &[
+    "md-5",
+    "block-buffer",
+    "cfg-if",
+    "cpufeatures",
+    "crypto-common",
+    "digest",
+    "hybrid-array",
+    "typenum",
+];
 
 /// A package with arguments of cargo, an inner package that it contains, and the crates that it may add to those of the
 /// inner package. It must add the first of them.
@@ -78,20 +82,7 @@ fn each_layer_and_feature_brings_the_crates_that_it_is_for() {
         // The machine needs no runtime.
         ((session, bare), Some(("docent-protocol", &[])), &["docent-protocol"]),
         // MD5 is the only part of SASL that is not implemented here.
-        (
-            (session, sasl_machine),
-            Some((session, bare)),
-            &[
-                "md-5",
-                "block-buffer",
-                "cfg-if",
-                "cpufeatures",
-                "crypto-common",
-                "digest",
-                "hybrid-array",
-                "typenum",
-            ],
-        ),
+        ((session, sasl_machine), Some((session, bare)), MD5),
         // The binding to the Kerberos library: the reason why it is a separate crate.
         (
             ("docent-gssapi", &[]),
@@ -141,7 +132,7 @@ fn docent_has_at_most_22_dependencies() {
 /// A build without C headers leaves the crate out.
 #[test]
 fn gssapi_is_no_default_member() {
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let manifest = read("Cargo.toml");
     let default = manifest.lines().find(|line| line.starts_with("default-members")).unwrap();
     assert!(default.contains("\"discovery\"") && !default.contains("gssapi"), "{default}");
     for package in ["docent", "docent-cli"] {
@@ -162,7 +153,7 @@ fn nom_is_used_in_one_file() {
 
 #[test]
 fn clippy_forbids_reading_the_clock_in_session() {
-    let config = fs::read_to_string(root().join("session/clippy.toml")).unwrap();
+    let config = read("session/clippy.toml");
     for method in
         ["std::time::Instant::now", "std::time::SystemTime::now", "tokio::time::Instant::now"]
     {
@@ -262,10 +253,10 @@ fn every_source_file_has_a_header() {
 #[test]
 fn every_crate_takes_the_lints_of_the_workspace() {
     for name in CRATES {
-        let manifest = fs::read_to_string(root().join(name).join("Cargo.toml")).unwrap();
+        let manifest = read(&format!("{name}/Cargo.toml"));
         assert!(manifest.contains("[lints]\nworkspace = true"), "{name}");
     }
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let manifest = read("Cargo.toml");
     assert!(manifest.contains("unsafe_code = \"forbid\""));
 }
 
@@ -273,23 +264,10 @@ fn every_crate_takes_the_lints_of_the_workspace() {
 
 /// Every file of the repository, relative to its root, without built and generated files.
 fn files() -> Vec<String> {
-    let built = ["target", ".git", "artifacts", "coverage", "book"];
-    let mut files = Vec::new();
-    let mut directories = vec![root().to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_string_lossy();
-            if !path.is_dir() {
-                let path = path.strip_prefix(root()).unwrap().to_str().unwrap();
-                files.push(path.replace('\\', "/"));
-            } else if !built.contains(&&*name) {
-                directories.push(path);
-            }
-        }
-    }
-    files.sort();
-    files
+    let files = files_below(&root());
+    let relative =
+        |path: &PathBuf| path.strip_prefix(root()).unwrap().to_str().unwrap().replace('\\', "/");
+    files.iter().map(relative).collect()
 }
 
 /// The prose of a file: all lines of a document, and the comments of a source file.
@@ -354,11 +332,8 @@ fn references_lead_to_files_that_exist() {
 #[test]
 fn examples_in_the_documentation_name_docent() {
     let inner = ["docent_protocol", "docent_session", "docent_recipes"];
-    for (path, text) in ["session", "recipes", "src"]
-        .map(|name| root().join(name))
-        .iter()
-        .flat_map(|path| sources(path))
-    {
+    let folders = ["session", "recipes", "src"].into_iter();
+    for (path, text) in folders.flat_map(|folder| sources(&root().join(folder))) {
         let mut is_example = false;
         for line in text.lines().map(str::trim_start) {
             let Some(line) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) else {
@@ -368,11 +343,8 @@ fn examples_in_the_documentation_name_docent() {
             if line.starts_with("```") {
                 is_example = !is_example;
             } else if is_example && !line.starts_with("# ") {
-                assert!(
-                    !inner.iter().any(|name| line.contains(name)),
-                    "{}: {line}",
-                    path.display()
-                );
+                let is_inner = inner.iter().any(|name| line.contains(name));
+                assert!(!is_inner, "{}: {line}", path.display());
             }
         }
     }
