@@ -67,26 +67,25 @@ final class CuratorData {
     }
 
     private String cache(String verb, String handle, String path) {
-        switch (verb) {
-            case "cstart":
+        return switch (verb) {
+            case "cstart" -> {
                 CuratorCache cache = CuratorCache.build(client, path);
                 caches.put(handle, cache);
                 cache.start();
-                return "";
-            case "csize":
-                return String.valueOf(caches.get(handle).size());
-            case "cdump":
-                return caches.get(handle).stream()
+                yield "";
+            }
+            case "csize" -> String.valueOf(caches.get(handle).size());
+            case "cdump" -> caches.get(handle).stream()
                         .map(node -> node.getPath() + "=" + node.getStat().getVersion() + "="
                                 + hex(node.getData()))
                         .sorted()
                         .collect(Collectors.joining(" "));
-            case "cclose":
+            case "cclose" -> {
                 caches.remove(handle).close();
-                return "";
-            default:
-                throw new IllegalArgumentException(verb);
-        }
+                yield "";
+            }
+            default -> throw new IllegalArgumentException(verb);
+        };
     }
 
     private static String hex(byte[] data) {
@@ -98,33 +97,32 @@ final class CuratorData {
     }
 
     private String barrier(String verb, DistributedBarrier barrier, long ms) throws Exception {
-        switch (verb) {
-            case "bset":
+        return switch (verb) {
+            case "bset" -> {
                 barrier.setBarrier();
-                return "";
-            case "bremove":
+                yield "";
+            }
+            case "bremove" -> {
                 barrier.removeBarrier();
-                return "";
-            case "bwait":
+                yield "";
+            }
+            case "bwait" -> {
                 if (ms < 0) {
                     barrier.waitOnBarrier();
-                    return "";
+                    yield "";
                 }
-                return barrier.waitOnBarrier(ms, TimeUnit.MILLISECONDS) ? "" : null;
-            default:
-                throw new IllegalArgumentException(verb);
-        }
+                yield barrier.waitOnBarrier(ms, TimeUnit.MILLISECONDS) ? "" : null;
+            }
+            default -> throw new IllegalArgumentException(verb);
+        };
     }
 
     private String number(String[] words, DistributedAtomicNumber<?> number) throws Exception {
-        switch (words[1]) {
-            case "aget":
-                return text(number.get());
-            case "ainc":
-                return text(number.increment());
-            case "adec":
-                return text(number.decrement());
-            case "arun":
+        return switch (words[1]) {
+            case "aget" -> text(number.get());
+            case "ainc" -> text(number.increment());
+            case "adec" -> text(number.decrement());
+            case "arun" -> {
                 int counted = 0;
                 int unknown = 0;
                 for (int i = Integer.parseInt(words[3]); i > 0; i--) {
@@ -135,10 +133,10 @@ final class CuratorData {
                         unknown++;
                     }
                 }
-                return counted + " " + unknown;
-            default:
-                throw new IllegalArgumentException(words[1]);
-        }
+                yield counted + " " + unknown;
+            }
+            default -> throw new IllegalArgumentException(words[1]);
+        };
     }
 
     private static String text(AtomicValue<?> value) {

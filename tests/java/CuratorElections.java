@@ -60,27 +60,24 @@ final class CuratorElections {
             return "";
         }
         LeaderLatch latch = latches.get(name);
-        switch (words[2]) {
-            case "await":
+        return switch (words[2]) {
+            case "await" -> {
                 if (words.length < 5) {
                     latch.await();
-                    return "";
+                    yield "";
                 }
-                return latch.await(Long.parseLong(words[4]), TimeUnit.MILLISECONDS) ? "" : null;
-            case "leader?":
-                return String.valueOf(latch.hasLeadership());
-            case "token":
-                return String.valueOf(client.checkExists().forPath(latch.getOurPath()).getCzxid());
-            case "participants":
-                return list(latch.getParticipants());
-            case "who":
-                return latch.getLeader().getId();
-            case "close":
+                yield latch.await(Long.parseLong(words[4]), TimeUnit.MILLISECONDS) ? "" : null;
+            }
+            case "leader?" -> String.valueOf(latch.hasLeadership());
+            case "token" -> String.valueOf(client.checkExists().forPath(latch.getOurPath()).getCzxid());
+            case "participants" -> list(latch.getParticipants());
+            case "who" -> latch.getLeader().getId();
+            case "close" -> {
                 latch.close();
-                return "";
-            default:
-                throw new IllegalArgumentException(words[2]);
-        }
+                yield "";
+            }
+            default -> throw new IllegalArgumentException(words[2]);
+        };
     }
 
     private static String list(Collection<Participant> participants) {
@@ -129,21 +126,17 @@ final class CuratorElections {
             return "";
         }
         Selector selector = selectors.get(name);
-        switch (words[2]) {
-            case "yield":
-                return selector.ends.offer("yield", 2, TimeUnit.SECONDS) ? "" : null;
-            case "leader?":
-                return String.valueOf(selector.selector.hasLeadership());
-            case "participants":
-                return list(selector.selector.getParticipants());
-            case "who":
-                return selector.selector.getLeader().getId();
-            case "close":
+        return switch (words[2]) {
+            case "yield" -> selector.ends.offer("yield", 2, TimeUnit.SECONDS) ? "" : null;
+            case "leader?" -> String.valueOf(selector.selector.hasLeadership());
+            case "participants" -> list(selector.selector.getParticipants());
+            case "who" -> selector.selector.getLeader().getId();
+            case "close" -> {
                 selector.selector.close();
-                return "";
-            default:
-                throw new IllegalArgumentException(words[2]);
-        }
+                yield "";
+            }
+            default -> throw new IllegalArgumentException(words[2]);
+        };
     }
 
     private String group(String[] words) throws Exception {
@@ -156,17 +149,18 @@ final class CuratorElections {
             return "";
         }
         GroupMember member = members.get(name);
-        switch (words[2]) {
-            case "members":
+        return switch (words[2]) {
+            case "members" -> {
                 List<String> all = new ArrayList<>();
                 new TreeMap<>(member.getCurrentMembers()).forEach((id, data) ->
                         all.add(id + "=" + new String(data, StandardCharsets.UTF_8)));
-                return CuratorPeer.list(all);
-            case "leave":
+                yield CuratorPeer.list(all);
+            }
+            case "leave" -> {
                 member.close();
-                return "";
-            default:
-                throw new IllegalArgumentException(words[2]);
-        }
+                yield "";
+            }
+            default -> throw new IllegalArgumentException(words[2]);
+        };
     }
 }

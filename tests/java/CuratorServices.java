@@ -74,8 +74,8 @@ public final class CuratorServices {
         String base = parts[2].substring(parts[2].indexOf(':') + 1);
         String rest = parts.length > 3 ? parts[3] : "";
         String[] words = rest.split(" ");
-        switch (verb) {
-            case "dopen":
+        return switch (verb) {
+            case "dopen" -> {
                 serializer = new JsonInstanceSerializer<>(Object.class, !rest.contains("new"));
                 discovery = ServiceDiscoveryBuilder.builder(Object.class)
                         .client(client)
@@ -84,53 +84,49 @@ public final class CuratorServices {
                         .watchInstances(rest.contains("watch"))
                         .build();
                 discovery.start();
-                return "";
-            case "dreg":
-                return register(serializer.deserialize(rest.getBytes(StandardCharsets.UTF_8)));
-            case "dsample":
-                return register(sample(words[0], words[1]));
-            case "dupdate": {
+                yield "";
+            }
+            case "dreg" -> register(serializer.deserialize(rest.getBytes(StandardCharsets.UTF_8)));
+            case "dsample" -> register(sample(words[0], words[1]));
+            case "dupdate" -> {
                 ServiceInstance<Object> instance =
                         serializer.deserialize(rest.getBytes(StandardCharsets.UTF_8));
                 registered.put(instance.getId(), instance);
                 discovery.updateService(instance);
-                return "";
+                yield "";
             }
-            case "dunreg":
+            case "dunreg" -> {
                 discovery.unregisterService(registered.remove(rest));
-                return "";
-            case "dnames":
-                return CuratorPeer.sorted(discovery.queryForNames());
-            case "dids":
-                return ids(discovery.queryForInstances(rest));
-            case "dget": {
+                yield "";
+            }
+            case "dnames" -> CuratorPeer.sorted(discovery.queryForNames());
+            case "dids" -> ids(discovery.queryForInstances(rest));
+            case "dget" -> {
                 ServiceInstance<Object> instance = discovery.queryForInstance(words[0], words[1]);
-                return instance == null
+                yield instance == null
                         ? "-"
                         : new String(serializer.serialize(instance), StandardCharsets.UTF_8);
             }
-            case "dread":
-                return read(rest);
-            case "duri":
-                return discovery.queryForInstance(words[0], words[1]).buildUriSpec();
-            case "dclass": {
+            case "dread" -> read(rest);
+            case "duri" -> discovery.queryForInstance(words[0], words[1]).buildUriSpec();
+            case "dclass" -> {
                 Object payload = discovery.queryForInstance(words[0], words[1]).getPayload();
-                return payload == null ? "-" : payload.getClass().getName() + " " + payload;
+                yield payload == null ? "-" : payload.getClass().getName() + " " + payload;
             }
-            case "scstart": {
+            case "scstart" -> {
                 ServiceCache<Object> cache = discovery.serviceCacheBuilder().name(rest).build();
                 cache.start();
                 caches.put(rest, cache);
-                return String.valueOf(cache.getInstances().size());
+                yield String.valueOf(cache.getInstances().size());
             }
-            case "sclist": {
+            case "sclist" -> {
                 List<String> lines = new ArrayList<>();
                 for (ServiceInstance<Object> one : caches.get(rest).getInstances()) {
                     lines.add(one.getId() + "=" + one.getAddress() + ":" + one.getPort());
                 }
-                return CuratorPeer.sorted(lines);
+                yield CuratorPeer.sorted(lines);
             }
-            case "pstart": {
+            case "pstart" -> {
                 ServiceProvider<Object> provider = discovery.serviceProviderBuilder()
                         .serviceName(words[0])
                         .providerStrategy(new RoundRobinStrategy<>())
@@ -138,20 +134,19 @@ public final class CuratorServices {
                         .build();
                 provider.start();
                 providers.put(words[0], provider);
-                return "";
+                yield "";
             }
-            case "pall":
-                return ids(providers.get(rest).getAllInstances());
-            case "pget": {
+            case "pall" -> ids(providers.get(rest).getAllInstances());
+            case "pget" -> {
                 ServiceInstance<Object> instance = providers.get(rest).getInstance();
-                return instance == null ? "-" : instance.getId();
+                yield instance == null ? "-" : instance.getId();
             }
-            case "dclose":
+            case "dclose" -> {
                 discovery.close();
-                return "";
-            default:
-                throw new IllegalArgumentException(verb);
-        }
+                yield "";
+            }
+            default -> throw new IllegalArgumentException(verb);
+        };
     }
 
     /** Reads an instance and writes it again with all members. */
@@ -191,38 +186,23 @@ public final class CuratorServices {
         Map<String, Object> map = new TreeMap<>();
         map.put("k", "v");
         map.put("n", 1);
-        switch (kind) {
-            case "null":
-                return null;
-            case "text":
-                return "\"\\/\b\f\n\r\t\u0001\u001f\u007f\u2028\u00e9\uD83D\uDE00";
-            case "int":
-                return 7;
-            case "double":
-                return 1.5;
-            case "large":
-                return 1.25e10;
-            case "small":
-                return -1e-5;
-            case "bool":
-                return true;
-            case "long":
-                return 7L;
-            case "float":
-                return 0.1f;
-            case "biginteger":
-                return new java.math.BigInteger("18446744073709551615");
-            case "bytes":
-                return new byte[] {1, 2, 3};
-            case "list":
-                return new ArrayList<>(List.of("x", 1));
-            case "map":
-                return map;
-            case "bean":
-                return new Details();
-            default:
-                throw new IllegalArgumentException(kind);
-        }
+        return switch (kind) {
+            case "null" -> null;
+            case "text" -> "\"\\/\b\f\n\r\t\u0001\u001f\u007f\u2028\u00e9\uD83D\uDE00";
+            case "int" -> 7;
+            case "double" -> 1.5;
+            case "large" -> 1.25e10;
+            case "small" -> -1e-5;
+            case "bool" -> true;
+            case "long" -> 7L;
+            case "float" -> 0.1f;
+            case "biginteger" -> new java.math.BigInteger("18446744073709551615");
+            case "bytes" -> new byte[] {1, 2, 3};
+            case "list" -> new ArrayList<>(List.of("x", 1));
+            case "map" -> map;
+            case "bean" -> new Details();
+            default -> throw new IllegalArgumentException(kind);
+        };
     }
 
     private static String ids(Collection<ServiceInstance<Object>> instances) {
