@@ -8,7 +8,7 @@ use std::{
 use docent::{CacheEvent, CacheOptions, CuratorCache, Events, cache::CachedNode};
 
 use super::{
-    Answer, Failure, Object, Peer, Reply, done, gzip, has, list, lock,
+    Answer, Failure, Object, Peer, done, gzip, has, list, lock,
     node_operations::{bytes_token, exception},
     parts, say,
 };
@@ -89,7 +89,9 @@ impl CacheObject {
         self.cache = Some(cache);
         done()
     }
+}
 
+impl Object for CacheObject {
     async fn answer(&mut self, verb: &str, args: &[&str]) -> Answer {
         if verb == "cstart" {
             return self.start(args);
@@ -221,11 +223,5 @@ impl Reporter {
             return None;
         }
         self.wrapped(event, ["CHILD_ADDED", "CHILD_UPDATED", "CHILD_REMOVED"])
-    }
-}
-
-impl Object for CacheObject {
-    async fn run(&mut self, verb: &str, args: &[&str]) -> Result<Reply, Failure> {
-        Ok(Reply::Now(self.answer(verb, args).await))
     }
 }

@@ -10,7 +10,7 @@ use docent::{
 };
 
 use super::{
-    Answer, Failure, Object, Peer, Reply, done, millis,
+    Answer, Failure, Object, Peer, done, millis,
     node_operations::{bytes, bytes_token},
     parts,
 };
@@ -96,7 +96,9 @@ impl HandleObject {
             }
         }
     }
+}
 
+impl Object for HandleObject {
     async fn answer(&mut self, verb: &str, args: &[&str]) -> Answer {
         if let ("aopen", [retries, sleep, lock @ ..]) = (verb, args) {
             let retries = retries.parse();
@@ -189,10 +191,4 @@ fn bytes_result(value: AtomicValue<Option<bytes::Bytes>>) -> Answer {
 fn fields(succeeded: bool, pre: &str, post: &str, stats: AtomicStats) -> Answer {
     let (optimistic, promoted) = (stats.optimistic_tries, stats.promoted_lock_tries);
     Ok(Some(format!("{succeeded} {pre} {post} {optimistic} {promoted}")))
-}
-
-impl Object for HandleObject {
-    async fn run(&mut self, verb: &str, args: &[&str]) -> Result<Reply, Failure> {
-        Ok(Reply::Now(self.answer(verb, args).await))
-    }
 }

@@ -9,7 +9,7 @@ use docent_discovery::{
 };
 use serde_json::Value;
 
-use super::{Answer, Failure, Object, Peer, Reply, done, has, list, millis, parts, say};
+use super::{Answer, Failure, Object, Peer, done, has, list, millis, parts, say};
 
 pub(super) struct DiscoveryObject {
     peer: Arc<Peer>,
@@ -192,12 +192,12 @@ async fn report(name: String, cache: ServiceCache) {
 }
 
 impl Object for DiscoveryObject {
-    async fn run(&mut self, verb: &str, args: &[&str]) -> Result<Reply, Failure> {
+    async fn answer(&mut self, verb: &str, args: &[&str]) -> Answer {
         if verb == "dopen" {
-            return Ok(Reply::Now(self.open(args)));
+            return self.open(args);
         }
         let handle = self.handle.clone();
         let open = self.open.as_mut().ok_or_else(|| Failure::not_started(&handle))?;
-        Ok(Reply::Now(open.run(&handle, verb, args).await))
+        open.run(&handle, verb, args).await
     }
 }

@@ -89,7 +89,7 @@ impl Object for LatchObject {
         }
         let name = &self.name;
         if let ("start", [path, id, options @ ..]) = (verb, args) {
-            return Ok(Reply::Now(self.start(path, id, options)));
+            return self.start(path, id, options).map(Reply::Now);
         }
         let latch = self.latch.as_ref().ok_or_else(|| Failure::not_started(name))?;
         let result = match (verb, args) {
@@ -126,7 +126,7 @@ impl Object for LatchObject {
             }
             _ => return Err(Failure::unknown(verb, args)),
         };
-        Ok(Reply::Now(Ok(Some(result))))
+        Ok(Reply::Now(Some(result)))
     }
 }
 
@@ -227,14 +227,14 @@ impl SelectorObject {
 }
 
 impl Object for SelectorObject {
-    async fn run(&mut self, verb: &str, args: &[&str]) -> Result<Reply, Failure> {
+    async fn answer(&mut self, verb: &str, args: &[&str]) -> Answer {
         if let ("start", [path, id, options @ ..]) = (verb, args) {
-            return Ok(Reply::Now(self.start(path, id, options)));
+            return self.start(path, id, options);
         }
         let running = self.running.as_ref().ok_or_else(|| Failure::not_started(&self.name))?;
         let Running { selector, terms, places, .. } = running;
         let result = match (verb, args) {
-            ("yield", []) => return Ok(Reply::Now(Ok(end_term(terms, End::Return).await))),
+            ("yield", []) => return Ok(end_term(terms, End::Return).await),
             ("interrupt", []) => {
                 let end = terms.end.send_replace(None);
                 if let Some(end) = end {
@@ -262,7 +262,7 @@ impl Object for SelectorObject {
             }
             _ => return Err(Failure::unknown(verb, args)),
         };
-        Ok(Reply::Now(Ok(Some(result))))
+        Ok(Some(result))
     }
 }
 

@@ -122,7 +122,7 @@ impl Object for NodeObject {
             let events = either!(&kept, node => node.events());
             tokio::spawn(report_events(self.name.clone(), events));
             self.node = Some(kept);
-            return Ok(Reply::Now(done()));
+            return done().map(Reply::Now);
         }
         let kept = self.node.as_ref().ok_or_else(|| Failure::not_started(&self.name))?;
         let result = match (verb, args) {
@@ -144,7 +144,7 @@ impl Object for NodeObject {
             }
             _ => return Err(Failure::unknown(verb, args)),
         };
-        Ok(Reply::Now(Ok(Some(result))))
+        Ok(Reply::Now(Some(result)))
     }
 }
 
@@ -161,12 +161,6 @@ impl GroupObject {
 }
 
 impl Object for GroupObject {
-    async fn run(&mut self, verb: &str, args: &[&str]) -> Result<Reply, Failure> {
-        Ok(Reply::Now(self.answer(verb, args).await))
-    }
-}
-
-impl GroupObject {
     async fn answer(&mut self, verb: &str, args: &[&str]) -> Answer {
         let Peer { client, leader_options, .. } = &*self.peer;
         if let ("join", [path, id, data @ ..]) = (verb, args) {

@@ -23,7 +23,7 @@ use docent::{
 use tokio::sync::Notify;
 
 use super::{
-    Answer, Failure, Object, Peer, Reply, done, list, lock,
+    Answer, Failure, Object, Peer, done, list, lock,
     lock::{Hold, Lock},
     millis,
     output::{HAS_TIMES, cpu_nanos, monotonic_nanos},
@@ -209,7 +209,9 @@ impl LockObject {
         }
         Ok(hold)
     }
+}
 
+impl Object for LockObject {
     async fn answer(&mut self, verb: &str, args: &[&str]) -> Answer {
         // The clock is read first: a process that is stopped after that replies late, but with the earlier time.
         let now = monotonic_nanos();
@@ -269,12 +271,6 @@ impl LockObject {
             ("participants", _) => Ok(Some(list(self.lock.participants().await?))),
             _ => Err(Failure::unknown(verb, args)),
         }
-    }
-}
-
-impl Object for LockObject {
-    async fn run(&mut self, verb: &str, args: &[&str]) -> Result<Reply, Failure> {
-        Ok(Reply::Now(self.answer(verb, args).await))
     }
 }
 

@@ -88,18 +88,25 @@ impl Failure {
 
 /// The reply to a verb: at once, or later.
 enum Reply {
-    Now(Answer),
+    Now(Option<String>),
     Later(Later),
 }
 
 /// An object that commands name.
 trait Object: Send + 'static {
+    /// Runs a verb that replies at once.
+    fn answer(&mut self, verb: &str, args: &[&str]) -> impl Future<Output = Answer> + Send {
+        std::future::ready(Err(Failure::unknown(verb, args)))
+    }
+
     /// Runs a verb.
     fn run(
         &mut self,
         verb: &str,
         args: &[&str],
-    ) -> impl Future<Output = Result<Reply, Failure>> + Send;
+    ) -> impl Future<Output = Result<Reply, Failure>> + Send {
+        async { self.answer(verb, args).await.map(Reply::Now) }
+    }
 }
 
 /// The state from which objects are made.
@@ -292,7 +299,7 @@ fn start_object(mut object: impl Object) -> Commands {
         while let Some((id, verb, args)) = commands.recv().await {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             match object.run(&verb, &args).await {
-                Ok(Reply::Now(result)) => answer(&id, result),
+                Ok(Reply::Now(result)) => answer(&id, Ok(result)),
                 Ok(Reply::Later(later)) => {
                     tokio::spawn(async move { answer(&id, later.await) });
                 }

@@ -50,52 +50,19 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 /// The program that is running, even if its file has been replaced since the start.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// The long-lived clients. Curator's do no proven work: its holds have no proven bound.
-const CLIENTS: [(Library, Work); 8] = [
-    (Library::Docent, Work::Everything),
-    (Library::Curator, Work::Everything),
-    (Library::Docent, Work::Everything),
-    (Library::Curator, Work::Everything),
-    (Library::Docent, Work::Everything),
-    (Library::Docent, Work::ProvenDirectly),
-    (Library::Docent, Work::Proven),
-    (Library::Docent, Work::ProvenDirectly),
-];
+/// A kind of client: its library, its name, the value of `LOCK_PEER_OPTIONS`, and its workloads.
+type Kind = (Library, &'static str, &'static str, &'static [workload::Workload]);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Work {
-    /// The workloads of all libraries.
-    Everything,
-    /// Locks whose proven bounds are renewed by a reconnect.
-    Proven,
-    /// The same, but renewed without a reconnect while the client is connected to the leader.
-    ProvenDirectly,
-}
+const DOCENT: Kind = (Library::Docent, "docent", "", &workload::OF_ALL);
+/// It does no proven work: its holds have no proven bound.
+const CURATOR: Kind = (Library::Curator, "curator", "", &workload::OF_ALL);
+/// Locks whose proven bounds are renewed by a reconnect.
+const PROVEN: Kind = (Library::Docent, "proven", "", &workload::OF_PROVEN);
+/// The same, but renewed without a reconnect while the client is connected to the leader.
+const DIRECT: Kind = (Library::Docent, "proven-direct", "direct", &workload::OF_PROVEN);
 
-impl Work {
-    fn name(self, library: Library) -> &'static str {
-        match self {
-            Self::Everything => library.name(),
-            Self::Proven => "proven",
-            Self::ProvenDirectly => "proven-direct",
-        }
-    }
-
-    fn workloads(self) -> &'static [workload::Workload] {
-        match self {
-            Self::Everything => &workload::OF_ALL,
-            Self::Proven | Self::ProvenDirectly => &workload::OF_PROVEN,
-        }
-    }
-
-    /// The value of `LOCK_PEER_OPTIONS`.
-    fn options(self) -> &'static str {
-        match self {
-            Self::ProvenDirectly => "direct",
-            Self::Everything | Self::Proven => "",
-        }
-    }
-}
+/// The long-lived clients.
+const CLIENTS: [Kind; 8] = [DOCENT, CURATOR, DOCENT, CURATOR, DOCENT, DIRECT, PROVEN, DIRECT];
 
 /// The number of clients that live for one hold.
 const SHORT_LIVED_CLIENTS: usize = 3;
@@ -173,9 +140,8 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
     let stage = Stage::new(options.members)?;
     let hosts = CLIENTS.len() + SHORT_LIVED_CLIENTS + 1;
     let mut peers = Vec::new();
-    for (number, (library, work)) in CLIENTS.into_iter().enumerate() {
-        let name = format!("{}-{}", work.name(library), number + 1);
-        peers.push(stage.peer(number, name, library, work.options())?);
+    for (number, (library, kind, options, _)) in CLIENTS.into_iter().enumerate() {
+        peers.push(stage.peer(number, format!("{kind}-{}", number + 1), library, options)?);
     }
     for number in 0..SHORT_LIVED_CLIENTS {
         let name = format!("short-{}", number + 1);
@@ -296,18 +262,13 @@ fn prepare(world: &World, observer: &Peer) -> Result<()> {
     let registers = (0..workload::REGISTERS).map(|key| format!("/chaos/r{key}"));
     let others = ["/chaos", workload::SET, "/chaos/fence-observer"].map(str::to_owned);
     for path in others.into_iter().chain(names).chain(registers) {
-        let mut attempts = 0;
-        loop {
+        eventually(&format!("cannot create {path}"), || {
             match observer.ask(&format!("create {path} -")) {
-                Answer::Ok { .. } => break,
-                Answer::Failed { kind, .. } if kind == "NodeExists" => break,
-                answer if attempts == 50 => {
-                    return Err(format!("cannot create {path}: {answer:?}").into());
-                }
-                _ => thread::sleep(Duration::from_millis(200)),
+                Answer::Ok { .. } => Some(()),
+                Answer::Failed { kind, .. } => (kind == "NodeExists").then_some(()),
+                _ => None,
             }
-            attempts += 1;
-        }
+        })?;
     }
     Ok(())
 }
@@ -323,8 +284,8 @@ fn disturb(world: &World, plan: &Plan, options: &Options) -> Result<()> {
         let mut workers = 0..;
         let mut random = || Random::of_part(world.seed, 100 + workers.next().unwrap_or(0));
         for (number, peer) in world.peers.iter().enumerate() {
-            if let Some((_, work)) = CLIENTS.get(number) {
-                for workload in work.workloads() {
+            if let Some((.., workloads)) = CLIENTS.get(number) {
+                for workload in *workloads {
                     let random = random();
                     scope.spawn(move || workload(world, peer, random));
                 }
@@ -407,9 +368,10 @@ fn read_at_the_end(world: &World, observer: &Peer) -> Result<()> {
         world.history.add(format_args!("final set={name} version=- elements={elements}"));
     }
     for key in 0..workload::REGISTERS {
-        eventually(|| workload::use_register(world, observer, key, "fenced", None).map(drop))?;
+        let read = || workload::use_register(world, observer, key, "fenced", None).map(drop);
+        eventually(UNREAD, read)?;
     }
-    eventually(|| {
+    eventually(UNREAD, || {
         let answer = observer.ask(&format!("fencedget {} /chaos/fence-observer", workload::SET));
         let Answer::Ok { text, .. } = answer else { return None };
         let mut words = text.split(' ');
@@ -420,15 +382,17 @@ fn read_at_the_end(world: &World, observer: &Peer) -> Result<()> {
     })
 }
 
-/// Calls `read` until it succeeds.
-fn eventually(read: impl Fn() -> Option<()>) -> Result<()> {
+const UNREAD: &str = "a node cannot be read after all faults have ended";
+
+/// Calls `action` until it succeeds, for at least 30 s.
+fn eventually(failure: &str, action: impl Fn() -> Option<()>) -> Result<()> {
     for _ in 0..60 {
-        if read().is_some() {
+        if action().is_some() {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(500));
     }
-    Err("a node cannot be read after all faults have ended".into())
+    Err(failure.into())
 }
 
 /// Builds docent's client and returns the path of its program.

@@ -28,45 +28,52 @@ pub(crate) const OF_ALL: [Workload; 5] =
 /// The workloads of clients that renew the proven bounds of their holds.
 pub(crate) const OF_PROVEN: [Workload; 2] = [hold_renewed, hold_strict];
 
-/// A lock whose holds must not overlap. Most are short, some outlast a session.
-fn lock_and_hold(world: &World, peer: &Peer, mut random: Random) {
+/// Acquires a lock again and again, and holds it for a time that `ms` draws.
+fn hold_often(
+    world: &World,
+    peer: &Peer,
+    mut random: Random,
+    (handle, is_proven, pause): (&str, bool, u64),
+    ms: fn(&mut Random) -> u64,
+) {
+    let wait = if is_proven { 2 * WAIT_MS } else { WAIT_MS };
     while !world.is_stopping() {
-        let ms = match random.below(10) {
+        let ms = ms(&mut random);
+        if let Some(mut hold) = Hold::acquire(world, peer, handle, wait) {
+            hold.keep(now() + ms * MILLISECOND, is_proven);
+            hold.release();
+        }
+        world.sleep_ms(random.below(pause));
+    }
+}
+
+/// A lock whose holds must not overlap. Most are short, some outlast a session.
+fn lock_and_hold(world: &World, peer: &Peer, random: Random) {
+    hold_often(world, peer, random, ("mutex:/chaos/lock", false, 100), |random| {
+        match random.below(10) {
             0 | 1 => random.between(8_000, 20_000),
             2 | 3 => random.between(500, 2_000),
             _ => random.between(10, 500),
-        };
-        if let Some(mut hold) = Hold::acquire(world, peer, "mutex:/chaos/lock", WAIT_MS) {
-            hold.keep(now() + ms * MILLISECOND, false);
-            hold.release();
         }
-        world.sleep_ms(random.below(100));
-    }
+    });
 }
 
 /// A mutex with `LockOptions::with_proven_renewal`.
 fn hold_renewed(world: &World, peer: &Peer, random: Random) {
-    hold_proven(world, peer, random, "renewed:/chaos/renewed");
+    hold_often(world, peer, random, ("renewed:/chaos/renewed", true, 100), proven_ms);
 }
 
 /// A `StrictMutex`.
 fn hold_strict(world: &World, peer: &Peer, random: Random) {
-    hold_proven(world, peer, random, "strict:/chaos/strict");
+    hold_often(world, peer, random, ("strict:/chaos/strict", true, 100), proven_ms);
 }
 
-/// Holds a lock, sometimes for longer than the session timeout. From then on, only renewals prove the hold.
-fn hold_proven(world: &World, peer: &Peer, mut random: Random, handle: &str) {
-    while !world.is_stopping() {
-        let ms = match random.below(10) {
-            0..=2 => random.between(6_000, 20_000),
-            3..=5 => random.between(500, 3_000),
-            _ => random.between(10, 500),
-        };
-        if let Some(mut hold) = Hold::acquire(world, peer, handle, 2 * WAIT_MS) {
-            hold.keep(now() + ms * MILLISECOND, true);
-            hold.release();
-        }
-        world.sleep_ms(random.below(100));
+/// Sometimes longer than the session timeout. From then on, only renewals prove the hold.
+fn proven_ms(random: &mut Random) -> u64 {
+    match random.below(10) {
+        0..=2 => random.between(6_000, 20_000),
+        3..=5 => random.between(500, 3_000),
+        _ => random.between(10, 500),
     }
 }
 
@@ -167,16 +174,10 @@ fn write_guarded(world: &World, peer: &Peer, mut random: Random) {
 }
 
 /// Leads in an election. A leadership is judged like a hold of a lock.
-fn lead(world: &World, peer: &Peer, mut random: Random) {
-    while !world.is_stopping() {
-        let ms =
-            if random.below(6) == 0 { random.between(4_000, 12_000) } else { random.below(1_500) };
-        if let Some(mut hold) = Hold::acquire(world, peer, "latch:/chaos/election", WAIT_MS) {
-            hold.keep(now() + ms * MILLISECOND, false);
-            hold.release();
-        }
-        world.sleep_ms(random.below(300));
-    }
+fn lead(world: &World, peer: &Peer, random: Random) {
+    hold_often(world, peer, random, ("latch:/chaos/election", false, 300), |random| {
+        if random.below(6) == 0 { random.between(4_000, 12_000) } else { random.below(1_500) }
+    });
 }
 
 /// The number of registers.
@@ -273,15 +274,10 @@ pub(crate) fn live_for_one_hold(world: &World, peer: &Peer, mut random: Random) 
         };
         let proven = hold.proven.unwrap_or(0);
         match random.below(6) {
-            // Released early.
-            0 | 1 => {
-                hold.keep(now() + random.between(10, 800) * MILLISECOND, false);
-                hold.release();
-                peer.ask("close");
-            }
-            // Kept until the proven bound.
-            2 => {
-                hold.keep(proven, false);
+            // Released early, or kept until the proven bound.
+            way @ 0..=2 => {
+                let early = now() + random.between(10, 800) * MILLISECOND;
+                hold.keep(if way == 2 { proven } else { early }, false);
                 hold.release();
                 peer.ask("close");
             }
