@@ -110,6 +110,7 @@ async fn a_script_ends_at_its_first_wrong_line_and_closes_its_sessions() {
         ("client", "client takes one name"),
         ("client get", "is no command"),
         ("client a/b", "letters and digits"),
+        ("client ''", "letters and digits"),
         ("client A", "there is a client A already"),
         ("B ls /", "`client B` connects one"),
     ] {

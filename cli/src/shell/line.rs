@@ -99,8 +99,12 @@ impl Line {
             }
             [client, name] if client == "client" => {
                 let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric());
-                if !is_name || name.len() > MAX_NAME || name == "client" || names_a_command(name) {
-                    let text = "a client's name has up to 32 letters and digits, and is no command";
+                if !is_name
+                    || !(1..=MAX_NAME).contains(&name.len())
+                    || name == "client"
+                    || names_a_command(name)
+                {
+                    let text = "a client's name has 1 to 32 letters and digits, and is no command";
                     return Err(Failure::usage(format_args!("\"{name}\": {text}")));
                 }
                 return Ok(Self::Client(name.clone()));
