@@ -163,7 +163,11 @@ impl<T: Send + 'static> NodeOwners<T> {
             let is_peace = now >= disturbances.peace_at
                 && core.process(open.pid).is_running()
                 && open.client.ended().is_none();
-            let wrote_at = open.wanted_at.max(core.process(open.pid).state_changed_at);
+            // A starved task notes a new state late, and a planned reconnect is none.
+            let session = open.client.session_token().map_or(0, |token| token.session_id());
+            let state_changed_at = core.process(open.pid).state_changed_at;
+            let reconnected_at = state_changed_at.min(disturbances.granted_at(session));
+            let wrote_at = open.wanted_at.max(reconnected_at);
             let is_refused = |wrong: &Wrong| {
                 wrong.paths.iter().any(|path| wrote_at <= disturbances.denied_until(path))
             };

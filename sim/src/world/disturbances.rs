@@ -80,6 +80,11 @@ impl Disturbances {
         self.granted.entry(session).or_default().push((now, timeout_ms));
     }
 
+    /// When a member last granted a session; 0: none has.
+    pub(crate) fn granted_at(&self, session: i64) -> Nanos {
+        self.granted.get(&session).and_then(|granted| granted.last()).map_or(0, |(at, _)| *at)
+    }
+
     /// Whether a session may have ended early at this time: a member that has granted it a shorter timeout reports its
     /// client to the leader once more after another member has granted a longer one, and the last report counts.
     ///
