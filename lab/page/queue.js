@@ -44,7 +44,8 @@ export function drawQueue(svg, timeline, names, now) {
     if (depth > 0) text = "… /" + text.split("/").pop();
     text = text.replace(/0000(\d{6})$/, "…$1");
     parts.push(element("text", { x: LEFT + 8 + Math.min(depth, 1) * 4, y: y + 17, class: "mono", "font-size": 11 }, (isFirst ? "★ " : "") + text));
-    if (owner !== null) parts.push(element("text", { x: width - 8, y: y + 17, "text-anchor": "end", class: "mono soft", "font-size": 11 }, `token ${node.zxid}`));
+    // The token, where there is room; it is in the title too.
+    if (owner !== null && (text.length + String(node.zxid).length + 9) * 7 < width - LEFT) parts.push(element("text", { x: width - 8, y: y + 17, "text-anchor": "end", class: "mono soft", "font-size": 11 }, `token ${node.zxid}`));
   });
   if (!nodes.length) parts.push(element("text", { x: LEFT, y: 25, class: "soft" }, "no node yet"));
   svg.replaceChildren(...parts);

@@ -161,7 +161,7 @@ export class Stage {
     timeline.clients.forEach((name, client) => {
       const y = this.clientY(client);
       labels.append(element("circle", { cx: 20, cy: y, r: 12, fill: colour(client) }),
-        element("text", { x: 20, y: y + 4.5, "text-anchor": "middle", "font-weight": 700, style: "" , fill: "var(--bg)", class: "name" }, name.length < 3 ? name : name.slice(0, 3)));
+        element("text", { x: 20, y: y + 4.5, "text-anchor": "middle", "font-weight": 700, fill: "var(--bg)", class: "name" }, name.length < 3 ? name : name.slice(0, 3)));
       labels.append(element("text", { x: 8, y: y + 27, class: "soft", "font-size": 10.5 }, "believes"));
       labels.append(element("text", { x: 8, y: y + 44, class: "soft", "font-size": 10.5 }, "servers say"));
     });

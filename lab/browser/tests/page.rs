@@ -138,6 +138,7 @@ async fn each_lesson_is_played(page: &Page) {
     for name in names {
         page.open(&format!("#lesson={name}")).await;
         assert_eq!(page.error().await, "", "{name}");
+        page.eval("window.refused = 0; document.addEventListener('securitypolicyviolation', () => window.refused++)").await;
         // The prediction comes first, and the answer with the end.
         page.eval("document.querySelector('#choices input').click()").await;
         assert_eq!(
@@ -174,6 +175,11 @@ async fn each_lesson_is_played(page: &Page) {
             assert!(page.count(&format!("#stage [data-write={kind}]")).await > 0, "{name}");
             page.press(key(Key::End)).await;
         }
+        assert_eq!(
+            page.eval("return window.refused").await,
+            0,
+            "{name}: the page breaks its own policy"
+        );
         if ["naive-late-release", "strict", "lost-create-guid"].contains(&name) {
             page.eval("document.getElementById('zoom').value = '0'; document.getElementById('zoom').onchange()").await;
             page.press(key(Key::End)).await;
