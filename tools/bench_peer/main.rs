@@ -134,18 +134,23 @@ async fn make(client: &Client, paths: impl Iterator<Item = String>) {
 
 // Workloads.
 
-async fn get_seq(client: &Client, arguments: &Arguments) {
-    prepare_node(client).await;
+/// Does one operation after the other.
+async fn sequential<F: Future>(arguments: &Arguments, operation: impl Fn() -> F) {
     for _ in 0..arguments.warm_up() {
-        black_box(must(client.get_data(NODE).await));
+        black_box(operation().await);
     }
     let mut timed = Timed::begin(arguments.n);
     for _ in 0..arguments.n {
         let from = Instant::now();
-        black_box(must(client.get_data(NODE).await));
+        black_box(operation().await);
         timed.ended(from);
     }
     timed.finish(PEER, &arguments.workload, arguments.n);
+}
+
+async fn get_seq(client: &Client, arguments: &Arguments) {
+    prepare_node(client).await;
+    sequential(arguments, || async move { must(client.get_data(NODE).await) }).await;
 }
 
 async fn get_pipe(client: &Client, arguments: &Arguments) {
@@ -231,21 +236,11 @@ async fn create_delete_pipe(client: &Client, arguments: &Arguments) {
 
 async fn children(client: &Client, arguments: &Arguments) {
     prepare_children(client).await;
-    let list = async || {
+    let list = || async move {
         let children = must(client.get_children(KIDS).await);
-        let bytes: usize = children.iter().map(|name| black_box(name).len()).sum();
-        black_box(bytes);
+        children.iter().map(|name| black_box(name).len()).sum::<usize>()
     };
-    for _ in 0..arguments.warm_up() {
-        list().await;
-    }
-    let mut timed = Timed::begin(arguments.n);
-    for _ in 0..arguments.n {
-        let from = Instant::now();
-        list().await;
-        timed.ended(from);
-    }
-    timed.finish(PEER, &arguments.workload, arguments.n);
+    sequential(arguments, list).await;
 }
 
 fn watched(index: usize) -> String {
@@ -314,21 +309,9 @@ fn mutex(client: &Client, path: &str) -> InterProcessMutex {
 
 async fn lock_uncontended(client: &Client, arguments: &Arguments) {
     ensure(client, ROOT).await;
-    let mutex = mutex(client, "/bench/lock");
-    let cycle = async || {
-        let guard = must(mutex.acquire().await);
-        must(guard.release().await);
-    };
-    for _ in 0..arguments.warm_up() {
-        cycle().await;
-    }
-    let mut timed = Timed::begin(arguments.n);
-    for _ in 0..arguments.n {
-        let from = Instant::now();
-        cycle().await;
-        timed.ended(from);
-    }
-    timed.finish(PEER, &arguments.workload, arguments.n);
+    let mutex = &mutex(client, "/bench/lock");
+    let cycle = || async move { must(must(mutex.acquire().await).release().await) };
+    sequential(arguments, cycle).await;
 }
 
 async fn lock_handoff(client: &Client, arguments: &Arguments) {

@@ -63,23 +63,22 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[&str]) -> Answe
     match (verb, args) {
         ("create", [path, data, mode_word @ ..]) if mode_word.len() < 2 => {
             let mode = mode_word.first().map_or(Ok(CreateMode::Persistent), |word| mode(word))?;
-            client.create(path, &bytes(data)?, mode).await.map(Some).map_err(failure)
+            return client.create(path, &bytes(data)?, mode).await.map(Some).map_err(failure);
         }
         ("set", [path, data, version @ ..]) if version.len() < 2 => {
             let version = version.first().map(|version| version.parse()).transpose();
             let version = version.map_err(|_| Failure::command("no version"))?;
             let stat = client.set_data(path, &bytes(data)?, version).await.map_err(failure)?;
-            Ok(Some(stat.version.to_string()))
+            return Ok(Some(stat.version.to_string()));
         }
         ("createz", [path, data]) => {
             let data = gzip::compress(&bytes(data)?);
             client.create(path, &data, CreateMode::Persistent).await.map_err(failure)?;
-            done()
         }
         ("setz", [path, data]) => {
             let data = gzip::compress(&bytes(data)?);
             let stat = client.set_data(path, &data, None).await.map_err(failure)?;
-            Ok(Some(stat.version.to_string()))
+            return Ok(Some(stat.version.to_string()));
         }
         ("acl", [path, word]) => {
             let closed = [Acl::new(Perms::from_number(30), "world", "anyone")];
@@ -89,49 +88,37 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[&str]) -> Answe
                 _ => return Err(Failure::command(format!("{word} is neither none nor open"))),
             };
             client.set_acl(path, acl, None).await.map_err(failure)?;
-            done()
         }
         ("get", [path]) => {
             let node = client.get_data(path).await.map_err(failure)?;
-            Ok(Some(format!("{} {}", node.stat.version, bytes_token(Some(&node.data)))))
+            return Ok(Some(format!("{} {}", node.stat.version, bytes_token(Some(&node.data)))));
         }
-        ("delete", [path]) => {
-            client.delete(path, None).await.map_err(failure)?;
-            done()
-        }
+        ("delete", [path]) => client.delete(path, None).await.map_err(failure)?,
         ("rmr", [path]) => {
             if client.exists(path).await.map_err(failure)?.is_none() {
                 return Ok(Some("none".to_owned()));
             }
             client.delete_recursive(path).await.map_err(failure)?;
-            done()
         }
         ("mk", [path, data @ ..]) if data.len() < 2 => {
             let data = data.first().map_or(Ok(Vec::new()), |data| bytes(data))?;
             let options = CreateOptions::new(CreateMode::Persistent).with_parents();
             client.create_or_set(path, &data, options).await.map_err(failure)?;
-            done()
         }
         ("exists", [path]) => {
             let stat = client.exists(path).await.map_err(failure)?;
-            Ok(Some(stat.is_some().to_string()))
+            return Ok(Some(stat.is_some().to_string()));
         }
         // Watches a node, but ignores the event.
-        ("watch", [path]) => {
-            let (_, watcher) = client.get_data_and_watch(path).await.map_err(failure)?;
-            watcher.forget();
-            done()
-        }
+        ("watch", [path]) => client.get_data_and_watch(path).await.map_err(failure)?.1.forget(),
         ("check", [path]) => {
             client.check_watches(path, WatcherType::Any).await.map_err(failure)?;
-            done()
         }
         // Without a connection, replies at once.
-        ("sync", []) if !client.state().get().is_some_and(|state| state.is_connected()) => Ok(None),
-        ("sync", []) => {
-            client.sync("/").await.map_err(failure)?;
-            done()
+        ("sync", []) if !client.state().get().is_some_and(|state| state.is_connected()) => {
+            return Ok(None);
         }
+        ("sync", []) => client.sync("/").await.map_err(failure)?,
         ("settled", watches) if watches.len() < 2 => {
             let watches = watches.first().and_then(|watches| watches.parse::<usize>().ok());
             loop {
@@ -143,6 +130,7 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[&str]) -> Answe
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
-        _ => Err(Failure::unknown(verb, args)),
+        _ => return Err(Failure::unknown(verb, args)),
     }
+    done()
 }
