@@ -61,7 +61,11 @@ async fn a_driver_that_misbehaves_is_the_result_of_its_case() {
             "close/session",
             "prints nonsense: `2 ok`, before its task",
         ),
-        ("yes # {connect}", "close/session", "prints nonsense: more than 16 MiB"),
+        (
+            "yes x$(printf %04000d 0) # {connect}",
+            "close/session",
+            "prints nonsense: more than 16 MiB",
+        ),
         ("tr '\\0' x < /dev/zero # {connect}", "close/session", "nonsense: more than 16 MiB"),
         (r"printf '1 \033[2J\0\n'; cat # {connect}", "close/session", r"`1 \u{1b}[2J\0`, to"),
     ] {
@@ -158,7 +162,7 @@ async fn a_second_answer_is_nonsense() {
 #[cfg(unix)]
 #[tokio::test]
 async fn a_notice_before_its_cause_is_untrue() {
-    let ran = filtered("session/expired", ALL, "echo '! state expired'; cat").await;
+    let ran = filtered("session/expired", ALL, "sed -u '/^2 ok/a ! state expired'").await;
     assert!(ran.out.contains("`! state expired`, before anything happened"), "{ran:?}");
 }
 

@@ -111,10 +111,11 @@ impl Driver {
     /// Keeps a line. An answer must be the only one to a task that was sent before.
     fn accept(&mut self, line: String) {
         let number = line.split(' ').next().and_then(|word| word.parse().ok());
+        let is_of_task = |number: &usize| (1..=self.sent).contains(number);
         if let Some(number) = number
-            && (number > self.sent || !self.answered.insert(number))
+            && (!is_of_task(&number) || !self.answered.insert(number))
         {
-            let why = if number > self.sent { "before its task" } else { "a second answer" };
+            let why = if is_of_task(&number) { "a second answer" } else { "before its task" };
             self.nonsense.get_or_insert_with(|| format!("`{}`, {why}", shortened(&line)));
         }
         self.lines.push(line);
