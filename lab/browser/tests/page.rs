@@ -6,7 +6,14 @@
     reason = "clippy does not know the functions that only tests call"
 )]
 
-use std::{env, fs, path::PathBuf, time::Instant};
+use std::{
+    env, fs,
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    path::PathBuf,
+    thread,
+    time::Instant,
+};
 
 use docent_lab_browser::{Running, browser, eval, lab, programs, skip, until};
 use fantoccini::{
@@ -110,7 +117,7 @@ async fn the_page_shows_what_the_lessons_claim() {
     the_keyboard_is_enough(&page).await;
     only_what_is_in_view_is_drawn(&page).await;
     a_phone_in_landscape_has_no_overflow(&page).await;
-    page.client.close().await.unwrap();
+    live_traffic_is_shown(page).await;
 }
 
 async fn nothing_is_from_elsewhere(page: &Page) {
@@ -232,12 +239,19 @@ async fn each_fault_is_clicked(page: &Page) {
                 before
             );
             clicked += 1;
-            page.press('u').await;
-            until(&page.client, "return document.body.dataset.ready === 'yes' && document.getElementById('undo').disabled").await;
         }
     }
     assert!(clicked > 25, "{clicked}");
+    page.press('u').await;
+    let taken_back = format!(
+        "const faults = document.getElementById('script').value.match(/^at /gm); \
+         return document.body.dataset.ready === 'yes' && faults.length === {}",
+        clicked - 1
+    );
+    until(&page.client, &taken_back).await;
     // This message, by its arrow.
+    page.open(script).await;
+    page.press_all(&[key(Key::Right); 25]).await;
     page.eval("document.querySelector('#stage [data-frame]:last-of-type').dispatchEvent(new Event('click'))").await;
     let sent = page.text("return document.querySelector('#inspector .line').textContent").await;
     page.press('d').await;
@@ -336,4 +350,52 @@ async fn a_phone_in_landscape_has_no_overflow(page: &Page) {
     let fits = "return document.documentElement.scrollWidth <= innerWidth && document.getElementById('play').getBoundingClientRect().right <= innerWidth";
     assert_eq!(page.eval(fits).await, true);
     page.keep("phone").await;
+}
+
+/// A server that accepts one session, and a client that asks for one.
+fn one_session(relay: &str, upstream: TcpListener) -> TcpStream {
+    let server = thread::spawn(move || {
+        let (mut stream, _) = upstream.accept().unwrap();
+        stream.read_exact(&mut [0; 49]).unwrap();
+        let reply = [
+            &37_i32.to_be_bytes()[..],
+            &0_i32.to_be_bytes(),
+            &10_000_i32.to_be_bytes(),
+            &0x1234_i64.to_be_bytes(),
+            &16_i32.to_be_bytes(),
+            &[7; 16],
+            &[0],
+        ];
+        stream.write_all(&reply.concat()).unwrap();
+    });
+    let mut client = TcpStream::connect(relay).unwrap();
+    // No session yet: everything but the timeout and the length of the password is zero.
+    let mut request = [0; 49];
+    request[3] = 45;
+    request[18..20].copy_from_slice(&10_000_i16.to_be_bytes());
+    request[31] = 16;
+    client.write_all(&request).unwrap();
+    client.read_exact(&mut [0; 41]).unwrap();
+    server.join().unwrap();
+    client
+}
+
+async fn live_traffic_is_shown(page: Page) {
+    let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let relay = free.local_addr().unwrap().to_string();
+    drop(free);
+    let tap = format!("{relay}={}", upstream.local_addr().unwrap());
+    let (running, address) = lab(&program(), &["--tap", &tap]);
+    assert!(address.ends_with("/#tap"), "{address}");
+    page.client.goto(&address).await.unwrap();
+    let client = one_session(&relay, upstream);
+    let shown = "return [...document.querySelectorAll('#events button')].some((of) => of.textContent.includes('s0 to A: session'))";
+    until(&page.client, shown).await;
+    assert_eq!(page.count("#breaks button").await, 0);
+    let password = "return document.body.innerHTML.includes('07 07')";
+    page.eval("[...document.querySelectorAll('#events button')].at(-1).click()").await;
+    assert_eq!(page.eval(password).await, false);
+    drop((client, running));
+    page.client.close().await.unwrap();
 }
