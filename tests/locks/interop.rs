@@ -317,14 +317,14 @@ async fn a_multi_lock_is_all_or_nothing(peers: Peers) {
     for (holder, other) in [(&peers.first, &peers.second), (&peers.second, &peers.first)] {
         let (one, two) = (unique_path("one"), unique_path("two"));
         other.ask(format!("acquire mutex:{two}")).await.ok();
-        let reply = holder.ask(format!("multi 200 {one} {two}")).await;
+        let reply = holder.ask(format!("multi 1000 {one} {two}")).await;
         assert_eq!(reply.outcome, Outcome::TimedOut);
         children(other, &one, 0).await;
         children(other, &two, 1).await;
 
         other.ask(format!("release mutex:{two}")).await.ok();
         holder.ask(format!("multi 10000 {one} {two}")).await.ok();
-        let reply = other.ask(format!("acquire mutex:{one} 200")).await;
+        let reply = other.ask(format!("acquire mutex:{one} 1000")).await;
         assert_eq!(reply.outcome, Outcome::TimedOut);
         holder.ask("multirelease").await.ok();
         other.ask(format!("acquire mutex:{one} 10000")).await.ok();
