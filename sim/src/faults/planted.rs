@@ -84,6 +84,7 @@ pub const PLANTS: &[Plant] = &[
     plant("never-returns", 50, "a client stays at a server that it does not prefer"),
     plant("move-loses-session", 50, "a move to another server asks for a new session"),
     plant("zxid-not-sent", 1_000, "a reconnect does not send the last zxid seen"),
+    plant("watches-since-later", 1_000, "watches are set again as of one zxid too late"),
     plant("resync-lost", 100, "a persistent watch that is set again has no resync"),
     plant("loss-not-applied", 50, "a lost connection counts as: not applied"),
     plant("cache-resync-ignored", 100, "a cache does not read its nodes again after a resync"),
