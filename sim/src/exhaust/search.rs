@@ -214,6 +214,60 @@ mod tests {
         known.lock().unwrap().clone()
     }
 
+    /// A scope in which each of some processes does one thing to its node, all of them at the same instant.
+    fn at_one_instant(ops: &[&str]) -> Scope {
+        let processes: String = ops
+            .iter()
+            .enumerate()
+            .map(|(pid, op)| {
+                let (start, until, after) = (10 * pid, 200 - 10 * pid, 10 + 10 * pid);
+                format!(
+                    "(starts_at_ms: {start}, drift_ppm: 0, client: (session_timeout_ms: 4000), workers: [[
+                        Sleep(ms: {until}),
+                        Registers(Register((node: {pid}, op: {op}, size: 0))),
+                        Sleep(ms: {after})]]),"
+                )
+            })
+            .collect();
+        let text = format!(
+            "(errors: [\"NoNode\"], plan: (seed: 0, puts_off_one_in: 0, peace_at_ms: 3000,
+                servers: (count: 1, tick_ms: 500, sync_limit: 5, container_check_ms: 60000),
+                network: (delay_us: 0, spikes_one_in: 0, short_one_in: 0),
+                processes: [{processes}], faults: []))"
+        );
+        Scope::from_ron(&text).unwrap()
+    }
+
+    /// The states of all schedules, and their number, without a memory of other runs and with both orders of moves that
+    /// commute.
+    fn by_brute_force(scope: &Scope) -> (HashSet<u64>, usize) {
+        let (mut met, mut count, mut scripts) = (HashSet::new(), 0, super::Scripts::default());
+        let mut next = Some(Vec::new());
+        while let Some(script) = next {
+            let from = script.len();
+            let mut director = scope.director(script, KnownStates::default());
+            director.leaves_nothing_out = true;
+            let (outcome, director) = run::run_directed(&scope.plan, &Watch::default(), director);
+            assert!(outcome.is_good(), "{}", outcome.history);
+            met.extend(director.path.iter().map(|(state, _)| *state));
+            scripts.add(&director.taken, from);
+            (next, count) = (scripts.pop(), count + 1);
+        }
+        (met, count)
+    }
+
+    /// The two ends of a connection, one after the other, have two orders, and five moves of two processes at one instant 252:
+    /// 10! / (5! 5!).
+    #[test]
+    fn every_order_is_run_and_the_search_loses_no_state() {
+        for (ops, orders) in [(&["Create"][..], 2), (&["Create", "Create"], 2 * 2 * 252)] {
+            let scope = at_one_instant(ops);
+            let (met, count) = by_brute_force(&scope);
+            assert_eq!(count, orders, "{ops:?}");
+            assert_eq!(states(&scope, false), met, "{ops:?}");
+        }
+    }
+
     /// With a mistake that is empty, the states are also those of the specification.
     #[test]
     fn moves_that_are_left_out_lose_no_state() {
