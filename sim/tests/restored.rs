@@ -104,7 +104,7 @@ async fn round(client: &Client, of: &Recipes, number: usize) {
         let _ = client.create("/data", b"", CreateMode::Persistent).await;
         let _ = client.create(&path, text.as_bytes(), CreateMode::Persistent).await;
     }
-    if number % 5 == 0 {
+    if number.is_multiple_of(5) {
         let _ = client.delete(&path, None).await;
     }
     let _ = of.value.set_value(text).await;
