@@ -1,13 +1,13 @@
 //! The server of the page. It keeps nothing: each request for a run has the whole script.
 
 use std::{
-    io::{self, Read as _},
+    io::{self, Read as _, Write as _},
     net::{IpAddr, SocketAddr},
     sync::Arc,
     thread,
 };
 
-use tiny_http::{Header, Method, Request, Response, Server};
+use tiny_http::{HTTPVersion, Header, Method, Request, Response, Server};
 
 use crate::{
     lessons,
@@ -117,7 +117,11 @@ fn answer(mut request: Request, address: SocketAddr, given: Given<'_>) -> io::Re
             response = response.with_header(header);
         }
     }
-    request.respond(response)
+    // As HTTP/1.0, so that the browser ends the connection: beside idle ones, tiny_http may leave one unread.
+    let (headers, is_head) = (request.headers().to_vec(), *request.method() == Method::Head);
+    let mut writer = request.into_writer();
+    response.raw_print(&mut writer, HTTPVersion(1, 0), &headers, is_head, None)?;
+    writer.flush()
 }
 
 type Refusal = (u16, String);
