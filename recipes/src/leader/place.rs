@@ -238,8 +238,12 @@ impl<'a> Place<'a> {
             renewal::start(&hold, every, None);
         }
         let leadership = Leadership::new(hold, epoch);
-        let left_s = seconds_left(claim, &task.client);
-        trace!(belief = "holds", left_s, path = self.ours.path(), "leads");
+        trace!(
+            belief = "holds",
+            left_s = seconds_left(claim, &task.client),
+            path = self.ours.path(),
+            "leads"
+        );
         let is_published = status.send_if_modified(|status| {
             if status.resigns {
                 return false;

@@ -217,8 +217,8 @@ impl Semaphore {
             let leases = names.iter().filter(is_lease).count();
             if leases <= self.max_leases() + usize::from(planted::is("one-lease-too-many")) {
                 if claim.is_valid(self.client.now()) {
-                    let left_s = seconds_left(&claim, &self.client);
-                    trace!(belief = "holds", left_s, path = ours.path(), "lease acquired");
+                    let (path, left) = (ours.path(), || seconds_left(&claim, &self.client));
+                    trace!(belief = "holds", left_s = left(), path, "lease acquired");
                     return Ok(claim);
                 }
                 // The reply took longer than the claim is valid: count again.

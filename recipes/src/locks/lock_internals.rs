@@ -285,8 +285,7 @@ impl LockInternals {
             let contenders = driver.sorted(&names, self.lock_name);
             match driver.gets_the_lock(&contenders, ours.name(), self.max_leases) {
                 Ok(PredicateResults::GetsTheLock) if claim.is_valid(self.client.now()) => {
-                    let left_s = seconds_left(&claim, &self.client);
-                    trace!(step = 6, belief = "holds", left_s, path = ours.path(), "decide");
+                    self.trace_held(&claim, ours);
                     return Ok(claim);
                 }
                 // The server granted it, but the reply took longer than the claim is valid: list again.
@@ -322,6 +321,18 @@ impl LockInternals {
                 Err(why) => return Err(self.without_place(&why, ours).into()),
             }
         }
+    }
+
+    fn trace_held(&self, claim: &SessionClaim, ours: &OurNode<'_>) {
+        let path = ours.path();
+        // Computed only if it is logged.
+        trace!(
+            step = 6,
+            belief = "holds",
+            left_s = seconds_left(claim, &self.client),
+            path,
+            "decide"
+        );
     }
 
     /// Our node has no place in the queue.
