@@ -266,9 +266,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         let mut granted = Duration::from_millis(u64::try_from(response.time_out).unwrap_or(0));
         let known = self.identity.as_ref().filter(|known| asked_for == Some(known.id));
-        if let Some(created) = known.map(|known| known.created_timeout).filter(|t| !t.is_zero()) {
-            // A new leader returns to the timeout of the creation.
-            granted = granted.min(created);
+        if let Some(known) = known {
+            granted = granted.min(known.shortest_timeout);
         }
         self.timeouts =
             Timeouts::new(granted, self.hosts.len(), self.config.session_expiration_percent);
@@ -358,8 +357,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             } else if self.suspended_at.is_none() {
                 self.suspended_at = Some(now);
             }
-            let shorter = granted.min(identity.created_timeout);
-            identity.lease.shorten_proof(identity.proven_base + proven(shorter));
+            identity.shortest_timeout = granted;
+            identity.lease.shorten_proof(identity.proven_base + proven(granted));
             if let Some(password) = response.passwd {
                 identity.password = password.into();
             }
@@ -384,7 +383,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             password: response.passwd.unwrap_or_default().into(),
             lease: lease.clone(),
             proven_base: sent_at,
-            created_timeout: granted,
+            shortest_timeout: granted,
+            created_here: true,
             asked_timeout: self.config.session_timeout,
             accepted: true,
             local: read_only,

@@ -13,8 +13,11 @@ pub(super) struct Identity {
     /// The base of the proven bound: the send time of the request that created the session, or of the one that renewed the
     /// bound last.
     pub(super) proven_base: Instant,
-    /// The timeout granted at creation; zero if it is unknown.
-    pub(super) created_timeout: Duration,
+    /// The shortest timeout that a server has granted it. A new leader returns to the timeout of the creation, and a server
+    /// that the client has left reports it to the leader once more, with the timeout granted there.
+    pub(super) shortest_timeout: Duration,
+    /// Whether this client has created it, and knows the timeout of its creation.
+    pub(super) created_here: bool,
     /// The timeout requested at creation, and again at each re-attach.
     pub(super) asked_timeout: Duration,
     /// Whether a server has accepted it from this client. A resumed session is unconfirmed until then.
@@ -40,7 +43,8 @@ impl Identity {
                 operations,
             ),
             proven_base: Instant::ZERO,
-            created_timeout: Duration::ZERO,
+            shortest_timeout: Duration::MAX,
+            created_here: false,
             asked_timeout,
             accepted: false,
             local: false,
@@ -50,7 +54,7 @@ impl Identity {
     /// Whether the proven bound can be renewed: the timeout of its creation, to which a later leader returns, is known,
     /// and so is the session to the quorum.
     pub(super) const fn is_provable(&self) -> bool {
-        !self.local && !self.created_timeout.is_zero()
+        !self.local && self.created_here
     }
 }
 

@@ -19,9 +19,6 @@ const APART: &str = "members without each other";
 /// The member that answers the client has not applied the end of the session.
 const LAGS: &str = "a member that lags";
 
-/// The last report that the leader has heard of the client came from a member that had granted a shorter timeout.
-const SHORTER: &str = "a session that ends by a shorter timeout";
-
 /// The key of a conflict: the numbers of a pair of holds, or twice the number of a single one.
 pub(crate) type Key = (u64, u64);
 
@@ -78,11 +75,7 @@ impl Believed<'_> {
         if is_excused(&lagged.copied().collect::<Vec<_>>()) {
             return Some(LAGS);
         }
-        if is_excused(&of.apart) {
-            return Some(APART);
-        }
-        let any = Apart { member: None, from: 0, until: Nanos::MAX };
-        (of.may_end_early(self.session, gone_at) && is_excused(&[any])).then_some(SHORTER)
+        is_excused(&of.apart).then_some(APART)
     }
 }
 

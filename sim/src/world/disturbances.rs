@@ -47,8 +47,8 @@ pub(crate) struct Disturbances {
     /// When writes to these nodes, and to those below them, were last refused: until the permissions on them, or their
     /// quota, were given back.
     denied: BTreeMap<String, Nanos>,
-    /// The timeouts that members have granted to each session, in milliseconds, with the time.
-    granted: BTreeMap<i64, Vec<(Nanos, u64)>>,
+    /// When a member last granted each session.
+    granted_at: BTreeMap<i64, Nanos>,
     /// The nodes of recipes that another client has tried to delete.
     pub(crate) invalidated_by_others: BTreeSet<String>,
 }
@@ -76,25 +76,13 @@ impl Disturbances {
     }
 
     /// Notes that a member has granted a session.
-    pub(crate) fn note_granted(&mut self, session: i64, now: Nanos, timeout_ms: u64) {
-        self.granted.entry(session).or_default().push((now, timeout_ms));
+    pub(crate) fn note_granted(&mut self, session: i64, now: Nanos) {
+        self.granted_at.insert(session, now);
     }
 
     /// When a member last granted a session; 0: none has.
     pub(crate) fn granted_at(&self, session: i64) -> Nanos {
-        self.granted.get(&session).and_then(|granted| granted.last()).map_or(0, |(at, _)| *at)
-    }
-
-    /// Whether a session may have ended early at this time: a member that has granted it a shorter timeout reports its
-    /// client to the leader once more after another member has granted a longer one, and the last report counts.
-    ///
-    /// Source: `LearnerSessionTracker.touchSession`, `ExpiryQueue.update`.
-    pub(crate) fn may_end_early(&self, session: i64, ended_at: Nanos) -> bool {
-        let granted = self.granted.get(&session).map_or(&[][..], Vec::as_slice);
-        let Some(((moved_at, longer), before)) = granted.split_last() else { return false };
-        before.iter().any(|(_, shorter)| {
-            shorter < longer && ended_at <= moved_at + shorter * MILLISECOND + 2 * self.tick
-        })
+        self.granted_at.get(&session).copied().unwrap_or_default()
     }
 
     /// Notes that the naive bound of a hold may not suffice: for `for_ms`, the member may renew sessions without the

@@ -252,9 +252,8 @@ impl Core {
         }
         if let Some(payload) = data.get(LENGTH_SIZE..)
             && let Ok(granted) = ConnectResponse::decode(&mut Reader::new(payload))
-            && let Ok(timeout_ms) = u64::try_from(granted.time_out)
         {
-            self.disturbances.note_granted(granted.session_id, now, timeout_ms);
+            self.disturbances.note_granted(granted.session_id, now);
         }
     }
 
