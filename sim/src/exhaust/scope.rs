@@ -137,6 +137,7 @@ fn possible(kind: &FaultKind) -> PossibleFault {
     let (pid, kind) = (kind.process(), kind.clone());
     let begun = kind.clone();
     PossibleFault {
+        pid,
         applies: Box::new(move |core| pid.is_none_or(|pid| applies(core, pid, &kind))),
         begin: Box::new(move |world| world.begin(&begun)),
     }

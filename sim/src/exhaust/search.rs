@@ -149,7 +149,7 @@ mod tests {
     use fastrand::Rng;
 
     use super::{KnownStates, Scope, Watch, search, thousands};
-    use crate::run;
+    use crate::{plan, run};
 
     #[test]
     fn numbers_have_commas() {
@@ -265,6 +265,28 @@ mod tests {
             let (met, count) = by_brute_force(&scope);
             assert_eq!(count, orders, "{ops:?}");
             assert_eq!(states(&scope, false), met, "{ops:?}");
+        }
+    }
+
+    /// A process goes on differently if a fault comes before one of its inputs than if it comes behind it.
+    // Case (Found in docent itself): the search took two orders of a cut and a message for one state, and left out 21 of 373.
+    #[test]
+    fn the_search_loses_no_state_behind_a_fault() {
+        let (without, _) = by_brute_force(&at_one_instant(&["Create"]));
+        for fault in [
+            "Cut(process: 0, sides: Client)",
+            "Cut(process: 0, sides: Server)",
+            "Cut(process: 0, sides: Both)",
+            "Expire(process: 0)",
+            "Stop(process: 0, for_ms: 6000)",
+            "Kill(process: 0, how: PoweredOff)",
+            "Isolate(member: 0, for_ms: 2000)",
+        ] {
+            let faults = vec![plan::parse(fault).unwrap()];
+            let scope = Scope { faults, budget: 1, ..at_one_instant(&["Create"]) };
+            let (met, _) = by_brute_force(&scope);
+            assert!(met.len() > without.len(), "{fault}");
+            assert_eq!(states(&scope, false), met, "{fault}");
         }
     }
 

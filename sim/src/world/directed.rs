@@ -22,7 +22,8 @@
 //! are in one state if they agree in a hash of
 //!
 //! * the time, the faults so far with their times, and the number of those that may follow;
-//! * for each process, the messages that have arrived at it and the timers that have woken it, in their order, with their times.
+//! * for each process, the messages that have arrived at it, the timers that have woken it and the faults that concern it, in
+//!   their order, with their times.
 //!   A process is deterministic: its clock, its randomness and its numbers depend on nothing else, and the order of its polls
 //!   neither. So this determines its tasks and timers, what it has sent, and what its workers believe;
 //! * the whole state of the servers, and all changes that they have applied, with their times;
@@ -61,6 +62,8 @@ pub(crate) type KnownStates = Arc<Mutex<HashSet<u64>>>;
 
 /// A fault that may happen at any point.
 pub(crate) struct PossibleFault {
+    /// The process that it concerns; `None`: all.
+    pub(crate) pid: Option<Pid>,
     /// Whether it would have an effect now.
     pub(crate) applies: Box<dyn Fn(&Core) -> bool + Send + Sync>,
     pub(crate) begin: Box<dyn Fn(&World) + Send + Sync>,
@@ -321,6 +324,7 @@ impl World {
 
     fn make(&self, chosen: Move) {
         let (now, mut core) = (self.now(), self.core());
+        let processes = core.processes.len();
         let Some(director) = &mut core.director else { return };
         director.is_stirred |= matches!(chosen, Move::Arrive(..) | Move::Fault(_));
         director.last_polled = (0, 0);
@@ -343,6 +347,8 @@ impl World {
                 director.budget -= 1;
                 director.past = hash((director.past, now, number));
                 let faults = Arc::clone(&director.faults);
+                let concerned = faults[number].pid.map_or(0..processes, |pid| pid..pid + 1);
+                concerned.for_each(|pid| director.note_input(pid, ("fault", now, number)));
                 drop(core);
                 (faults[number].begin)(self);
             }
