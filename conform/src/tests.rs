@@ -313,7 +313,8 @@ fn what_is_no_server_is_named() {
 
 #[test]
 fn a_server_that_may_not_be_written_is_named() {
-    let server = Embedded::start_with(Config { read_only: true, ..Config::default() });
+    let config = Config { read_only: true, local_sessions_enabled: true, ..Config::default() };
+    let server = Embedded::start_with(config);
     let error = run(&Options::new([server.address()]), go_on).unwrap_err();
     assert!(error.to_string().contains("or is read-only"), "{error}");
 

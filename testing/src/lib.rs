@@ -88,7 +88,6 @@
 //! | a leader whose followers are stopped ([`stop_member`](server::Ensemble::stop_member)) | steps down at once | at its next tick |
 //! | a member without a leader | read-only at once, if enabled; it shows committed changes | after two seconds or more; it may show others too |
 //! | a returning member | takes the leader's tree | takes the difference, if it is small |
-//! | local sessions | on read-only servers | on any member, if enabled |
 //!
 //! ```
 //! use std::time::Duration;

@@ -289,6 +289,61 @@ fn ensemble() -> Bench {
     Bench::new(Config { servers: 3, ..Config::default() })
 }
 
+fn ensemble_with_local_sessions(upgrades: bool) -> Bench {
+    Bench::new(Config {
+        servers: 3,
+        local_sessions_enabled: true,
+        local_sessions_upgrading_enabled: upgrades,
+        ..Config::default()
+    })
+}
+
+/// Only its server knows such a session, until it creates an ephemeral node.
+// Case (ZOOKEEPER-1147): a local session ends with a move to another server, without its timeout.
+#[test]
+fn a_local_session_ends_with_a_move_unless_it_was_upgraded() {
+    for upgrades in [false, true] {
+        let mut b = ensemble_with_local_sessions(upgrades);
+        for member in 0..3 {
+            let (idle, session, passwd) = b.connect_to(member);
+            assert_eq!(b.create(idle, &format!("/persistent-{member}"), 0), ErrorCode::Ok);
+            assert_eq!(b.machine.session_ids(), []);
+            // Its server resumes it, and no other one does.
+            assert_eq!(b.greet(member, session, &passwd, Some(false), 0).1.session().0, session);
+            let other = (member + 1) % 3;
+            assert!(b.greet(other, session, &passwd, Some(false), 0).1.is_refused());
+
+            let (busy, session, passwd) = b.connect_to(member);
+            let created = b.create(busy, &format!("/ephemeral-{member}"), 1);
+            if !upgrades {
+                assert_eq!(created, ErrorCode::EphemeralOnLocalSession);
+                continue;
+            }
+            assert_eq!((created, b.machine.session_ids()), (ErrorCode::Ok, vec![session]));
+            assert_eq!(b.create(busy, &format!("/another-{member}"), 3), ErrorCode::Ok);
+            let (moved, greeting) = b.greet(other, session, &passwd, Some(false), 0);
+            assert_eq!(greeting.session().0, session);
+            assert_eq!(b.empty(moved, OpCode::CloseSession).unwrap().header.err, ErrorCode::Ok);
+            let (reader, ..) = b.connect_to(member);
+            assert_eq!(b.exists(reader, &format!("/ephemeral-{member}"), false), ErrorCode::NoNode);
+        }
+    }
+}
+
+/// By a close or the clock, and without a change that the others would hear of.
+#[test]
+fn a_local_session_ends_by_its_server_alone() {
+    let mut b = ensemble_with_local_sessions(true);
+    let zxid = b.machine.last_zxid();
+    let (closed, session, passwd) = b.connect_to(0);
+    assert_eq!(b.empty(closed, OpCode::CloseSession).unwrap().header.err, ErrorCode::Ok);
+    assert!(b.machine.is_closed(closed) && b.greet(0, session, &passwd, None, 0).1.is_refused());
+    let (expired, ..) = b.connect_to(0);
+    b.advance(Duration::from_secs(120));
+    assert!(b.machine.is_closed(expired));
+    assert_eq!(b.machine.last_zxid(), zxid);
+}
+
 /// A lagging follower answers old values, until sync or a write of its own client.
 #[test]
 fn a_follower_may_lag_and_never_goes_back() {
@@ -348,9 +403,9 @@ fn sessions_survive_the_leader() {
 
 #[test]
 fn without_a_majority_the_rest_is_read_only() {
-    let mut b = ensemble();
+    let mut b = ensemble_with_local_sessions(true);
     let (a, session, passwd) = b.connect_to(2);
-    b.create(a, "/x", 0);
+    b.create(a, "/x", 1);
     b.machine.stop_member(b.now, 0);
     b.machine.stop_member(b.now, 1);
     assert_eq!((b.machine.leader(), b.machine.role(2)), (None, Role::ReadOnly));
@@ -389,7 +444,7 @@ fn a_leader_that_lags_checks_against_its_ordered_writes() {
 
 /// Members 0 and 1 make `/a` while member 2 is stopped; member 1 lags behind `/b`.
 fn a_gap() -> Bench {
-    let mut b = ensemble();
+    let mut b = ensemble_with_local_sessions(true);
     b.machine.stop_member(b.now, 2);
     let (leader, ..) = b.connect_to(0);
     b.create(leader, "/a", 0);

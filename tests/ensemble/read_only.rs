@@ -7,12 +7,14 @@ use docent::{
 };
 
 use super::*;
+use crate::support::ensemble::address;
 
 async fn cluster() -> TestingCluster {
     let config = server::Config {
         servers: 3,
         read_only_mode_enabled: true,
         local_sessions_enabled: true,
+        local_sessions_upgrading_enabled: true,
         ..server::Config::default()
     };
     TestingCluster::start_with(config).await.unwrap()
@@ -29,6 +31,7 @@ async fn without_a_majority_one_may_read_and_then_moves_on() {
     let writer = config(&cluster).connect().await.unwrap();
     within_deadline("a write", writer.create("/a", b"x", CreateMode::Persistent)).await.unwrap();
     within_deadline("close", writer.close()).await.unwrap();
+    only_an_upgraded_session_moves(|member| address(&cluster, member)).await;
     cluster.stop(1);
     cluster.stop(2);
 
@@ -66,6 +69,7 @@ async fn without_a_real_majority_one_may_read_and_then_moves_on() {
         }
     })
     .await;
+    only_an_upgraded_session_moves(|member| ensemble.connect_to(member)).await;
     ensemble.kill(1).await;
     ensemble.kill(2).await;
 
@@ -77,6 +81,35 @@ async fn without_a_real_majority_one_may_read_and_then_moves_on() {
     ensemble.start_again(1).await;
     ensemble.start_again(2).await;
     moves_on(&client, &local).await;
+}
+
+/// A session is known to its server alone until it creates an ephemeral node, alone or in a transaction.
+async fn only_an_upgraded_session_moves(connect_to: impl Fn(usize) -> String) {
+    for (member, upgrade) in [(0, "nothing"), (1, "create"), (2, "transaction")] {
+        let to = |member| Config::new(&connect_to(member)).unwrap();
+        let client = within_deadline("a session", to(member).connect()).await.unwrap();
+        client.set_data("/a", b"x", None).await.unwrap();
+        let (path, mode) = ("/ephemeral", CreateMode::Ephemeral);
+        match upgrade {
+            "create" => drop(client.create(path, b"", mode).await.unwrap()),
+            "transaction" => {
+                let mut transaction = client.transaction();
+                transaction.create(path, b"", mode);
+                drop(transaction.commit().await.unwrap());
+            }
+            _ => {}
+        }
+        let token = client.detach().unwrap();
+        let session = token.session_id();
+        let moved = to((member + 1) % 3).with_session(token).connect();
+        let moved = within_deadline("a move", moved).await.unwrap();
+        moved.sync("/").await.unwrap();
+        let owner = moved.exists(path).await.unwrap().map(|stat| stat.ephemeral_owner);
+        let is_upgraded = upgrade != "nothing";
+        assert_eq!(session_id(&moved) == session, is_upgraded, "{upgrade}");
+        assert_eq!(owner, is_upgraded.then_some(session), "{upgrade}");
+        within_deadline("close", moved.close()).await.unwrap();
+    }
 }
 
 async fn reads_only(client: &Client) {

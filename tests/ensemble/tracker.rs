@@ -142,7 +142,12 @@ async fn only_a_newer_configuration_with_addresses_counts() {
 /// keeps the newest configuration.
 #[tokio::test]
 async fn a_server_that_lags_brings_no_older_configuration_back() {
-    let config = server::Config { tick_time: Duration::from_millis(100), ..changeable(3) };
+    let config = server::Config {
+        tick_time: Duration::from_millis(100),
+        local_sessions_enabled: true,
+        local_sessions_upgrading_enabled: true,
+        ..changeable(3)
+    };
     let cluster = TestingCluster::start_with(config).await.unwrap();
     let leader = cluster.leader().unwrap();
     let lagging = (leader + 1) % 3;

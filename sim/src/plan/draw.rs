@@ -29,6 +29,7 @@ pub(crate) fn empty<S>(seed: u64, rng: &mut Rng) -> Plan<S> {
             election_ms: pick(rng, &[0, 0, 0, 200, 1_500]),
             min_session_timeout_ms: None,
             max_session_timeout_ms: one_in(rng, 6).then(|| rng.u64(2_000..8_000)),
+            local_sessions: one_in(&mut generator(seed, "local-sessions"), 8),
             reconfig: false,
             // 3.5 has no addWatch (106); 3.4 has no create2 (15), containers and removeWatches (18) either.
             version: one_in(rng, 4).then(|| pick(rng, &["3.4", "3.5", "3.5"]).to_owned()),

@@ -205,6 +205,9 @@ pub struct ServersPlan {
     /// `maxSessionTimeout`, in milliseconds; `None`: a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_session_timeout_ms: Option<u64>,
+    /// Whether sessions are local until they create an ephemeral node: known to one member only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub local_sessions: bool,
     /// Whether clients can change the members. `/zookeeper/config` has the addresses for clients then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reconfig: bool,

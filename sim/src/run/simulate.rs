@@ -167,6 +167,8 @@ where
         max_session_timeout: Duration::from_millis(
             plan.servers.max_session_timeout_ms.unwrap_or(60_000),
         ),
+        local_sessions_enabled: plan.servers.local_sessions,
+        local_sessions_upgrading_enabled: plan.servers.local_sessions,
         reconfig_enabled: plan.servers.reconfig,
         super_digest: plan.servers.reconfig.then(|| SUPER_DIGEST.to_owned()),
         enforce_quota: true,

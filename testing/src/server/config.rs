@@ -52,12 +52,17 @@ pub struct Config {
     /// `znode.container.checkIntervalMs`: the interval between searches for empty containers and expired TTL nodes.
     /// Default: 60 s, as in ZooKeeper.
     pub container_check_interval: Duration,
-    /// Whether the server is read-only, like a member of an ensemble without a quorum. Default: false.
+    /// Whether the server is read-only, like a member of an ensemble without a quorum. Since 3.7 it serves only
+    /// [local sessions](Self::local_sessions_enabled). Default: false.
     pub read_only: bool,
     /// `readonlymode.enabled`: whether members without a quorum serve reads. Default: true.
     pub read_only_mode_enabled: bool,
-    /// `localSessionsEnabled`: whether a read-only server of 3.7 or later grants sessions. Default: true.
+    /// `localSessionsEnabled`: whether a new session is known only to its server, and ends with a move to another one. Without
+    /// it, a read-only server of 3.7 or later grants no session. Default: false.
     pub local_sessions_enabled: bool,
+    /// `localSessionsUpgradingEnabled`: whether a local session becomes one that all servers know when it creates an ephemeral
+    /// node; it is refused otherwise. Default: false.
+    pub local_sessions_upgrading_enabled: bool,
     /// The number of servers in the ensemble. 1: a stand-alone server, unless
     /// [`standalone_enabled`](Self::standalone_enabled) is false.
     pub servers: usize,
@@ -93,7 +98,8 @@ impl Default for Config {
             container_check_interval: Duration::from_secs(60),
             read_only: false,
             read_only_mode_enabled: true,
-            local_sessions_enabled: true,
+            local_sessions_enabled: false,
+            local_sessions_upgrading_enabled: false,
             servers: 1,
             seed: 0,
             epoch_ms: None,

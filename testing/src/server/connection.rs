@@ -28,7 +28,7 @@ pub(crate) enum State {
     /// The handshake waits for the leader. The client's requests wait, too.
     Joining,
     /// The connection has a session.
-    Open { session_id: i64, local: bool },
+    Open { session_id: i64 },
     /// The session was refused; the connection stays open but receives no more replies. (Read-only servers since
     /// 3.7.)
     Ignored,
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn a_reply_that_cannot_be_sent_closes_the_connection() {
         let mut c = connection();
-        c.state = State::Open { session_id: 1, local: false };
+        c.state = State::Open { session_id: 1 };
         c.max_frame = 100;
         c.reply(1, 1, ErrorCode::Ok, &docent_protocol::reply::EmptyReply {});
         let sent = c.output.len();
@@ -361,7 +361,7 @@ mod tests {
         c.take_input(b"\x32");
         assert_eq!(c.next_input(), Input::Word(*b"stmk", 306));
         let mut c = connection();
-        c.state = State::Open { session_id: 1, local: false };
+        c.state = State::Open { session_id: 1 };
         c.take_input(b"ruok");
         assert_eq!(c.next_input(), Input::Broken);
     }

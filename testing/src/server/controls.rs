@@ -19,6 +19,9 @@ impl Ensemble {
     /// Expires a session: its connection is closed without a reply, and its ephemeral nodes are deleted. Returns
     /// whether the session existed. Without a leader, the next one expires it.
     pub fn expire_session(&mut self, session_id: i64) -> bool {
+        if (0..self.members.len()).any(|at| self.end_local_session(at, session_id)) {
+            return true;
+        }
         let Some(leader) = self.leader().filter(|leader| !self.is_paused(*leader)) else {
             let knows = |member: &Member| member.tree.sessions.contains_key(&session_id);
             let known = self.members.iter().any(knows);

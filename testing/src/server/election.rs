@@ -188,11 +188,12 @@ impl Ensemble {
     /// Changes a member's role. Its clients' connections end.
     pub(super) fn take_role(&mut self, at: usize, role: Role) {
         self.cut_connections(Some(at));
+        let tick = self.sessions_tick();
         if let Some(member) = self.members.get_mut(at) {
             member.role = role;
             member.votes_at = self.now + millis(self.config.election_time);
             (member.leading, member.following) = (None, None);
-            member.local_sessions.clear();
+            member.local_sessions = Sessions::new(tick);
         }
         self.needs_leader_search = true;
     }

@@ -98,8 +98,8 @@ pub(crate) struct Member {
     pub(super) version: Version,
     /// The longest session timeout that it grants.
     pub(super) max_session_timeout: Duration,
-    /// The local sessions, known only to this member, with their timeouts in milliseconds.
-    pub(crate) local_sessions: BTreeMap<i64, u64>,
+    /// The local sessions, known only to this member.
+    pub(crate) local_sessions: Sessions,
     /// The connection of each session attached to this member.
     pub(crate) attached: BTreeMap<i64, ConnectionId>,
     pub(crate) received: u64,
@@ -219,6 +219,7 @@ impl Ensemble {
             tree.membership = Arc::new(Membership::initial(count));
             tree.show_membership(0, config.epoch());
         }
+        let tick = millis(config.tick_time).max(1);
         let member = || Member {
             role: Role::Looking,
             tree: tree.clone(),
@@ -236,7 +237,7 @@ impl Ensemble {
             mute: false,
             version: config.version,
             max_session_timeout: config.max_session_timeout,
-            local_sessions: BTreeMap::new(),
+            local_sessions: Sessions::new(tick),
             attached: BTreeMap::new(),
             received: 0,
             sent: 0,
@@ -333,9 +334,7 @@ impl Ensemble {
                     }
                     match state {
                         State::Greeting => self.greet(id, &payload),
-                        State::Open { session_id, local } => {
-                            self.request(id, session_id, local, &payload);
-                        }
+                        State::Open { session_id } => self.request(id, session_id, &payload),
                         State::Joining | State::Ignored | State::Closing => return,
                     }
                     self.ready.insert(id);
@@ -515,19 +514,27 @@ impl Ensemble {
         millis(self.config.tick_time).max(1)
     }
 
-    /// The next instant at which a leader expires a session.
+    /// The next instant at which a leader expires a session, or a member one of its local sessions.
     fn next_expiry(&self) -> Option<u64> {
         let running = self.members.iter().filter(|member| !member.paused);
-        let leading = running.filter_map(|member| member.leading.as_ref());
-        leading.filter_map(|leading| leading.sessions.next_expiry()).min()
+        let tracked = running.flat_map(|member| {
+            let leading = member.leading.as_ref().map(|leading| &leading.sessions);
+            [Some(&member.local_sessions), leading].into_iter().flatten()
+        });
+        tracked.filter_map(Sessions::next_expiry).min()
     }
 
     /// Expires the sessions that are due. A leader that is cut off does so too; it takes effect only if it leads again.
     fn expire(&mut self) {
         for at in 0..self.members.len() {
-            let running = self.members.get(at).filter(|member| !member.paused);
-            let leading = running.and_then(|member| member.leading.as_ref());
+            let Some(running) = self.members.get(at).filter(|member| !member.paused) else {
+                continue;
+            };
+            let leading = running.leading.as_ref();
             let expired = leading.map(|leading| leading.sessions.expired(self.now));
+            for session_id in running.local_sessions.expired(self.now) {
+                self.end_local_session(at, session_id);
+            }
             for session_id in expired.unwrap_or_default() {
                 self.end_session(at, session_id);
             }
@@ -581,6 +588,16 @@ impl Ensemble {
             leading.sessions.remove(session_id);
         }
         self.propose(at, Txn::CloseSession { session_id }, None);
+    }
+
+    /// Ends a local session of a member. Returns whether it existed.
+    pub(super) fn end_local_session(&mut self, at: usize, session_id: i64) -> bool {
+        let member = self.members.get_mut(at);
+        let existed = member.is_some_and(|member| member.local_sessions.remove(session_id));
+        if existed {
+            self.cut_session(session_id);
+        }
+        existed
     }
 
     /// A new, unused session id.

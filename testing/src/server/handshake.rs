@@ -65,11 +65,14 @@ impl Ensemble {
             return self.ignore(id);
         }
         let session_id = self.new_session_id(at);
-        if read_only {
+        let has_local =
+            self.config.local_sessions_enabled && self.version_of(at).has_local_sessions();
+        if read_only || has_local {
+            let now = self.now;
             if let Some(member) = self.members.get_mut(at) {
-                member.local_sessions.insert(session_id, timeout);
+                member.local_sessions.add(session_id, timeout, None, now);
             }
-            return self.open(id, at, session_id, timeout, true, request.read_only);
+            return self.open(id, at, session_id, timeout, read_only, request.read_only);
         }
         let context = self.joining(id, at, session_id);
         let write = Write::CreateSession { timeout, asked_read_only: request.read_only };
@@ -113,8 +116,9 @@ impl Ensemble {
         if request.passwd != Some(&Self::passwd_of(session_id)) {
             return self.refuse(id, read_only, asked_read_only);
         }
+        let now = self.now;
         if is_local && let Some(member) = self.members.get_mut(at) {
-            member.local_sessions.insert(session_id, timeout);
+            member.local_sessions.touch(session_id, timeout, now);
         }
         if is_local || read_only {
             return if is_local || known {
@@ -126,7 +130,6 @@ impl Ensemble {
         // Only the leader knows the open sessions.
         let context = self.joining(id, at, session_id);
         let resume = Resume { context, timeout, asked_read_only };
-        let now = self.now;
         match self.members.get_mut(at).and_then(|member| member.leading.as_mut()) {
             Some(leading) => {
                 let exists = leading.sessions.attach(session_id, timeout, at, now);
@@ -150,8 +153,8 @@ impl Ensemble {
         }
     }
 
-    fn is_local(&self, at: usize, session_id: i64) -> bool {
-        self.members.get(at).is_some_and(|m| m.local_sessions.contains_key(&session_id))
+    pub(super) fn is_local(&self, at: usize, session_id: i64) -> bool {
+        self.members.get(at).is_some_and(|m| m.local_sessions.contains(session_id))
     }
 
     pub(super) fn open(
@@ -163,12 +166,11 @@ impl Ensemble {
         read_only: bool,
         asked_read_only: Option<bool>,
     ) {
-        let local = self.is_local(at, session_id);
         if let Some(member) = self.members.get_mut(at) {
             member.attached.insert(session_id, id);
         }
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        connection.state = State::Open { session_id, local };
+        connection.state = State::Open { session_id };
         connection.timeout = timeout;
         self.opened.push_back(id);
         self.ready.insert(id);

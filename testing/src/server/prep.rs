@@ -9,11 +9,12 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use docent_protocol::{
-    CreateMode, ErrorCode, OpCode, Perms, Text, Ttl,
+    CreateMode, Decode as _, ErrorCode, OpCode, Perms, Text, Ttl,
     acl::AclList,
+    jute::Reader,
     multi::{MultiOp, MultiRequest},
     path::{self, PathError},
-    request::{CreateRequest, CreateTtlRequest, Request},
+    request::{CreateRequest, CreateTtlRequest, Request, RequestHeader},
 };
 
 use super::{
@@ -205,6 +206,25 @@ impl Mode {
                 || flags == 6,
             ttl: matches!(flags, 5 | 6),
         })
+    }
+}
+
+/// Whether a request creates an ephemeral node, as far as it can be read.
+pub(super) fn creates_ephemeral(op: OpCode, payload: &[u8]) -> bool {
+    let is_ephemeral = |flags: i32| {
+        [CreateMode::Ephemeral, CreateMode::EphemeralSequential]
+            .iter()
+            .any(|of| of.flags() == flags)
+    };
+    let mut reader = Reader::new(payload);
+    let request = RequestHeader::decode(&mut reader).and_then(|_| Request::decode(op, &mut reader));
+    match request {
+        Ok(Request::Create(of) | Request::Create2(of)) => is_ephemeral(of.flags),
+        Ok(Request::Multi(ops)) => ops.iter().any(|op| match op {
+            MultiOp::Create(of) | MultiOp::Create2(of) => is_ephemeral(of.flags),
+            _ => false,
+        }),
+        _ => false,
     }
 }
 

@@ -22,18 +22,13 @@ use super::{
     acl::Ident,
     ensemble::{Ensemble, Role},
     messages::{Answer, Body, ConnectionId, Context, Forwarded, Waiting, Write},
+    prep,
     tree::Applied,
 };
 
 impl Ensemble {
     /// Handles a request.
-    pub(crate) fn request(
-        &mut self,
-        id: ConnectionId,
-        session_id: i64,
-        local: bool,
-        payload: &Bytes,
-    ) {
+    pub(crate) fn request(&mut self, id: ConnectionId, session_id: i64, payload: &Bytes) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let (member, timeout) = (connection.member, connection.timeout);
         let mut reader = Reader::new(payload);
@@ -46,10 +41,10 @@ impl Ensemble {
             self.wait(id, Waiting::BehindEarlierWrite { number });
         }
         let is_first = self.connections.get(&id).is_some_and(|c| c.waiting.is_empty());
-        self.next_request += 1;
-        let number = self.next_request;
-        let context = Context { id, member, session_id, local, xid, op, number };
         self.touch(member, session_id, timeout, op);
+        let local = self.is_local(member, session_id);
+        let number = self.next_number();
+        let context = Context { id, member, session_id, local, xid, op, number };
         let version = self.version_of(member);
         match op {
             OpCode::Auth => return self.auth(context, &mut reader),
@@ -72,8 +67,10 @@ impl Ensemble {
         }
         let has_leader = self.role(member) != Role::ReadOnly;
         let is_leader = self.members.get(member).is_some_and(|m| m.leading.is_some());
-        if known && has_leader && op.is_write() {
-            self.send_to_leader(context, Write::Request(payload.clone()));
+        let is_own = local && op == OpCode::CloseSession;
+        if known && has_leader && op.is_write() && !is_own {
+            let local = local && !self.upgrade(context, timeout, payload);
+            self.send_to_leader(Context { local, ..context }, Write::Request(payload.clone()));
         } else if known && has_leader && op == OpCode::Sync && !is_leader {
             self.wait(id, Waiting::Sent { number, payload: Some(payload.clone()) });
             self.forward(context, Body::Sync(context));
@@ -84,12 +81,42 @@ impl Ensemble {
         }
     }
 
-    /// Records that a session is alive: at once on its leader, with the next ping on a follower.
+    fn next_number(&mut self) -> u64 {
+        self.next_request += 1;
+        self.next_request
+    }
+
+    /// Makes a local session one that all servers know, in front of a request that creates an ephemeral node. Returns whether
+    /// it has.
+    ///
+    /// Source: `QuorumZooKeeperServer.checkUpgradeSession`, `UpgradeableSessionTracker.upgradeSession`.
+    fn upgrade(&mut self, context: Context, timeout: u64, payload: &[u8]) -> bool {
+        let Context { member, session_id, op, .. } = context;
+        if !self.config.local_sessions_upgrading_enabled
+            || !context.local
+            || !prep::creates_ephemeral(op, payload)
+        {
+            return false;
+        }
+        if let Some(member) = self.members.get_mut(member) {
+            member.local_sessions.remove(session_id);
+        }
+        let number = self.next_number();
+        let context = Context { local: false, op: OpCode::CreateSession, number, ..context };
+        // Nobody waits for it: there is no reply.
+        self.order(context, Write::CreateSession { timeout, asked_read_only: None });
+        true
+    }
+
+    /// Records that a session is alive: at once on its leader, with the next ping on a follower; a local one only here.
     ///
     /// Source: `LearnerSessionTracker.touchSession`.
     fn touch(&mut self, at: usize, session_id: i64, timeout: u64, op: OpCode) {
         let renews = self.version_of(at).renews_at_a_follower(op);
         let Some(member) = self.members.get_mut(at) else { return };
+        if member.local_sessions.contains(session_id) {
+            return member.local_sessions.touch(session_id, timeout, self.now);
+        }
         if let Some(leading) = &mut member.leading {
             leading.sessions.touch(session_id, timeout, self.now);
         } else if let Some(following) = member.following.as_mut().filter(|_| renews) {
@@ -137,8 +164,12 @@ impl Ensemble {
 
     /// Lets the leader order a write.
     pub(super) fn send_to_leader(&mut self, context: Context, write: Write) {
-        let Context { id, member, number, .. } = context;
-        self.wait(id, Waiting::Sent { number, payload: None });
+        self.wait(context.id, Waiting::Sent { number: context.number, payload: None });
+        self.order(context, write);
+    }
+
+    fn order(&mut self, context: Context, write: Write) {
+        let Context { id, member, .. } = context;
         let forwarded = Forwarded { context, ids: self.ids_of(id), write };
         if self.members.get(member).is_some_and(|member| member.leading.is_some()) {
             self.lead_write(member, &forwarded);
@@ -378,15 +409,12 @@ impl Ensemble {
         self.config.sasl_required && !proved && self.config.version > Version::V3_5
     }
 
-    /// Ends a session on a read-only server, which can end only its local sessions.
+    /// Ends a session without the leader: a local one, or none that a read-only server could end.
     pub(super) fn close_local_session(&mut self, context: Context) {
-        let session_id = context.session_id;
-        if context.local
-            && let Some(member) = self.members.get_mut(context.member)
-        {
-            member.local_sessions.remove(&session_id);
-        }
+        let Context { member, session_id, .. } = context;
         self.answer(context, &EmptyReply {});
-        self.cut_session(session_id);
+        if !self.end_local_session(member, session_id) {
+            self.cut_session(session_id);
+        }
     }
 }

@@ -44,6 +44,7 @@ const SETTINGS: &[Setting] = settings! {
     "enforceQuota" ("true or false") enforce_quota = flag;
     "readonlymode.enabled" ("true or false") read_only_mode_enabled = flag;
     "localSessionsEnabled" ("true or false") local_sessions_enabled = flag;
+    "localSessionsUpgradingEnabled" ("true or false") local_sessions_upgrading_enabled = flag;
     #[cfg(feature = "sasl")]
     "sessionRequireClientSASLAuth" ("true or false") sasl_required = flag;
     "version" ("3.4 to 3.10, keeper-24.8 to keeper-26.6") version = version;

@@ -192,6 +192,11 @@ impl Version {
         !matches!(self, Self::V3_9 | Self::V3_10)
     }
 
+    /// Whether sessions can be local (ZOOKEEPER-1147).
+    pub(crate) const fn has_local_sessions(self) -> bool {
+        !matches!(self, Self::V3_4) && !self.is_keeper()
+    }
+
     /// Whether read-only servers grant only local sessions (ZOOKEEPER-3864).
     pub(crate) const fn read_only_needs_local_sessions(self) -> bool {
         matches!(self, Self::V3_8 | Self::V3_9 | Self::V3_10)

@@ -86,6 +86,7 @@ impl Ensemble {
             Standing::Owned => {}
             // On the former server of the session, reads and pings still work, and closeSession is honoured.
             Standing::Moved => return Outcome::Answer(Answer::Moved),
+            Standing::Unknown if context.local => {}
             Standing::Unknown => return Outcome::refusal(ErrorCode::SessionExpired),
         }
         match request {

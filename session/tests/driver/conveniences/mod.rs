@@ -73,7 +73,11 @@ const NO_AUTH: Answer<'_> = Fails(ErrorCode::NoAuth);
 // Case (Contracts of a call): a read-only server.
 #[tokio::test]
 async fn methods_that_only_read_work_on_a_read_only_server() {
-    let config = docent_testing::server::Config { read_only: true, ..Default::default() };
+    let config = docent_testing::server::Config {
+        read_only: true,
+        local_sessions_enabled: true,
+        ..Default::default()
+    };
     let server = docent_testing::TestingServer::start_with(config).await.unwrap();
     let config = docent_session::Config::new(&server.connect_string()).unwrap();
     let client = config.with_read_only(true).connect().await.unwrap();
