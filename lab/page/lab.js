@@ -58,7 +58,6 @@ async function run(script, { keeps = false, address = true } = {}) {
 function show(timeline, now) {
   state.timeline = timeline;
   state.names = new Names(timeline);
-  state.steps = new Map(timeline.steps.map((step) => [step.id, step]));
   refresh();
   breakMenu();
   move(now);
@@ -70,7 +69,7 @@ function refresh() {
   const pings = byId("pings").checked;
   state.list = events(state.timeline, state.names, pings);
   state.times = [...new Set(state.list.map((event) => event.at))];
-  stage.set(state.timeline, state.names, { zoom: Number(byId("zoom").value), pings, steps: state.steps });
+  stage.set(state.timeline, state.names, { zoom: Number(byId("zoom").value), pings });
   const items = state.list.map((event, index) => {
     const item = document.createElement("li"), button = document.createElement("button"), time = document.createElement("time");
     if (event.quiet) item.hidden = true;
@@ -195,7 +194,7 @@ function select(index, redraws = true) {
   row(facts, "arrived", frame.arrived === null ? "never" : seconds(frame.arrived));
   row(facts, "xid", frame.fields.header?.xid);
   parts.push(facts);
-  const known = state.steps.get(frame.step);
+  const known = names.steps.get(frame.step);
   if (known) {
     const step = document.createElement("div"), title = document.createElement("b");
     step.className = "step";

@@ -280,8 +280,8 @@ export class Stage {
       const angle = Math.atan2(y2 - y1, xEnd - x1), turn = (by) => `${x2 - 7 * Math.cos(angle + by)} ${y - 7 * Math.sin(angle + by)}`;
       group.append(element("path", { d: `M${x2} ${y}L${turn(.42)}L${turn(-.42)}z`, fill: shown }));
     } else group.append(element("circle", { cx: x2, cy: y, r: 3.5, fill: shown }));
-    const step = this.options.steps.get(frame.step);
-    if (step?.number && part === 1 && frame.fields.kind !== "reply") {
+    const step = this.names.step(frame);
+    if (step?.number && part === 1) {
       const [bx, by] = [x1 + (x2 - x1) * .5, y1 + (y - y1) * (.3 + (index % 3) * .18)];
       const sx = x1 + (x2 - x1) * ((by - y1) / (y - y1 || 1));
       group.append(element("circle", { cx: isNaN(sx) ? bx : sx, cy: by, r: 8, fill: "var(--panel)", stroke: shown }), element("text", { x: isNaN(sx) ? bx : sx, y: by + 3.5, "text-anchor": "middle", "font-size": 9.5, "font-weight": 700 }, step.number));

@@ -7,6 +7,12 @@ export class Names {
   constructor(timeline) {
     this.timeline = timeline;
     this.guids = new Map();
+    this.steps = new Map(timeline.steps.map((step) => [step.id, step]));
+  }
+  // The step that a frame begins: a reply is part of its request's, but for the one that decides.
+  step(frame) {
+    const step = this.steps.get(frame.step);
+    return step && (frame.fields.kind !== "reply" || step.number === 6) ? step : undefined;
   }
   short(text) {
     const guid = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
@@ -58,7 +64,8 @@ export function events(timeline, names, showsPings) {
   const all = [];
   timeline.frames.forEach((frame, index) => {
     if (!showsPings && frame.fields.op === "ping") return;
-    const client = names.client(frame.client), server = "s" + frame.member, text = names.frame(frame);
+    const client = names.client(frame.client), server = "s" + frame.member, step = names.step(frame);
+    const text = names.frame(frame) + (step?.number ? ` (step ${step.number}: ${step.title.toLowerCase()})` : "");
     const way = frame.to_server ? `${client} to ${server}` : `${server} to ${client}`;
     all.push({ at: frame.sent, client: frame.client, kind: "frame", frame: index, text: `${way}: ${text}` });
     if (frame.arrived === null)

@@ -10,14 +10,12 @@ use docent::{
     InterProcessSemaphoreV2, LeaderLatch, LockOptions, Owner, StrictMutex,
 };
 use docent_sim::Process;
+use docent_steps::LOCK;
 
 use crate::{
     belief::{Beliefs, Hold},
     script::{Kind, Step},
 };
-
-/// The path of the lock of every script.
-pub(crate) const LOCK: &str = "/lock";
 
 /// The time that clients have to connect, until their first step.
 const CONNECTING: Duration = Duration::from_secs(1);

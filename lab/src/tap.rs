@@ -13,10 +13,10 @@ use docent_sim::world::{
     history::{Bounds, Record, What, Wire},
     time::Nanos,
 };
+use docent_steps::parent;
 
 use crate::{
     frames::{Frame, micros},
-    steps::parent,
     timeline::{Builder, Node, Timeline, overlaps, place},
 };
 

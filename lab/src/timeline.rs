@@ -7,6 +7,7 @@ use docent_sim::{
     run::Outcome,
     world::history::{Bounds, Record, What as Happened},
 };
+use docent_steps::parent;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ use crate::{
     frames::{Frame, Frames, micros},
     program::{ACCEPTS, REFUSES},
     script::{self, Script, Subject, What},
-    steps::{self, Step, Steps, parent},
+    steps::{self, Steps},
 };
 
 /// The most records of a run that are shown.
@@ -53,7 +54,8 @@ pub struct Timeline {
     pub sessions: Vec<Session>,
     /// Rules of the simulator that were broken, and panics.
     pub violations: Vec<String>,
-    pub steps: Vec<Step>,
+    /// The steps of the recipes, with their documentation.
+    pub steps: Vec<Value>,
 }
 
 /// The nodes of recipes at a time.
@@ -375,7 +377,7 @@ impl Builder {
             }
             return;
         };
-        self.steps.held.insert(path.to_owned());
+        self.steps.hold(path);
         let bound = (believed < u64::MAX).then_some(micros(believed));
         let belief = self.open_beliefs.entry(key).or_insert_with(|| Belief {
             client,

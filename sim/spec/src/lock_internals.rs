@@ -18,7 +18,7 @@ pub enum Step {
     CreateParents, // 2. create the parents, if they are missing
     Search,        // 3. search for the node, if a reply was lost
     List,          // 5. list the queue; its reply decides (6)
-    Held,          // 6. held
+    Held,          // 6. decide: the lock is held
     Watch(Node),   // 7. watch the node ahead
     Wait(Node),    // until 8. woken
     Leave,         // 9. leave the queue

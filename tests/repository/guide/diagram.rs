@@ -1,15 +1,16 @@
 //! A recording as a sequence diagram: its rows, and their Mermaid source for editors.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     time::{Duration, Instant},
 };
 
 use docent_protocol::{OpCode, dissect::Direction};
+use docent_steps::{Recognizer, is_lock_node, parent};
 use docent_testing::tap::{Printer, Record, TextOptions, What};
 
-use super::steps::{self, Frames, Traced};
+use super::steps::{self, Traced};
 
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +71,7 @@ pub(crate) struct Diagram {
     pub(super) clients: Vec<String>,
     pub(super) rows: Vec<Row>,
     printer: Printer,
-    frames: Frames,
+    steps: Recognizer<String>,
     /// What the clients believe of their nodes, by client and path.
     beliefs: BTreeMap<(String, String), Bar>,
     /// When the last two replies to each client were recorded.
@@ -91,7 +92,7 @@ impl Diagram {
             clients: Vec::new(),
             rows: Vec::new(),
             printer,
-            frames: Frames::default(),
+            steps: Recognizer::default(),
             beliefs: BTreeMap::new(),
             replies: BTreeMap::new(),
             start: Instant::now(),
@@ -135,9 +136,14 @@ impl Diagram {
         traced: &[Traced],
     ) {
         let ordered = ordered(first, records.collect());
-        let clients = self.frames.verify_steps(ordered.iter().copied(), traced);
+        // Only after all of these frames is it known which client has created a node.
+        let mut after = self.steps.clone();
+        for record in &ordered {
+            steps::step(&mut after, record);
+        }
         let mut items: Vec<_> = ordered.into_iter().map(Item::Frame).collect();
-        for (client, event) in clients.into_iter().zip(traced) {
+        for event in traced {
+            let client = after.owner(&event.path).unwrap_or(&event.client).clone();
             // What ends with a delete ends in front of it: a request that is sent earlier may be recorded later.
             let ends = |item: &Item<'_>| matches!(item, Item::Frame(record) if is_delete(record, &client, &event.path));
             if event.belief == "over" && items.iter().any(ends) {
@@ -152,18 +158,21 @@ impl Diagram {
             };
             items.insert(at, Item::Event(client, event));
         }
+        let mut shown = BTreeSet::new();
         for item in items {
             match item {
-                Item::Frame(record) => self.frame(record),
+                Item::Frame(record) => shown.extend(self.frame(record)),
                 Item::Event(client, event) => self.event(&client, event),
             }
             self.drop_repeated();
         }
+        steps::verify(&shown, traced, |path| is_lock_node(path) || after.is_lock(path));
     }
 
-    fn frame(&mut self, record: &Record) {
-        let Some(direction) = record.direction() else { return };
-        let Some(line) = self.printer.line(record) else { return };
+    /// Adds the row of a frame. Returns its step.
+    fn frame(&mut self, record: &Record) -> Option<u64> {
+        let direction = record.direction()?;
+        let line = self.printer.line(record)?;
         let kind = match (direction, &record.what) {
             (Direction::ToServer, _) => Kind::Request,
             (_, What::Event { .. }) => Kind::Event,
@@ -174,7 +183,7 @@ impl Diagram {
         if record.is_request(OpCode::Delete) {
             self.end_belief(&client, record.path().unwrap_or_default());
         }
-        let (text, step) = (words(&line), self.frames.step(record));
+        let (text, step) = (words(&line), steps::step(&mut self.steps, record));
         assert_eq!(text.matches('[').count(), text.matches(']').count(), "{text}: {line}");
         let remark = self.remarks.iter().position(|(of, event, _)| {
             kind == Kind::Event && *of == client && text.contains(event)
@@ -188,6 +197,7 @@ impl Diagram {
             self.replies.insert(client.clone(), [last, record.at]);
         }
         self.rows.push(Row::Frame(Frame { client, kind, lost, step, text, remark }));
+        step
     }
 
     /// Adds what a client believes from an event on, if that is new.
@@ -197,13 +207,16 @@ impl Diagram {
             "unknown" => "does not know whether its node exists".to_owned(),
             "waits" => {
                 self.beliefs.insert(place, Bar::Waits);
-                match self.frames.owner(&event.ahead) {
+                match self.steps.owner(&event.ahead) {
                     Some(owner) => format!("waits for {owner}'s node"),
                     None if event.ahead.is_empty() => "waits for a lease".to_owned(),
                     None => format!("waits for {}", event.ahead),
                 }
             }
             "holds" => {
+                if is_lock_node(&event.path) {
+                    self.steps.hold(&event.path);
+                }
                 self.beliefs.insert(place, Bar::Holds);
                 format!("{}{}", held(&event.path), self.until(client, event))
             }
@@ -252,7 +265,7 @@ impl Diagram {
     fn push_belief(&mut self, client: &str, step: Option<u64>, text: Option<String>) {
         let beliefs = self.beliefs.iter().filter(|((of, _), _)| of == client);
         // The mutex of a semaphore is the way to a lease.
-        let is_inner = |path: &str| steps::parent(path).ends_with("/locks");
+        let is_inner = |path: &str| parent(path).ends_with("/locks");
         let bars = beliefs.map(|((_, path), bar)| if is_inner(path) { Bar::Waits } else { *bar });
         let bar = bars.max().unwrap_or_default();
         self.rows.push(Row::Belief(Belief { client: client.to_owned(), bar, step, text }));
@@ -409,7 +422,7 @@ fn ordered<'a>(first: &str, mut records: Vec<&'a Record>) -> Vec<&'a Record> {
 
 /// What the owner of a node says that it holds.
 fn held(path: &str) -> String {
-    let lock = if path.contains("/_c_") { steps::parent(path) } else { path };
+    let lock = if path.contains("/_c_") { parent(path) } else { path };
     match path {
         _ if path.contains("-latch-") => "leads".to_owned(),
         _ if path.contains("-lease-") => "holds a lease".to_owned(),

@@ -15,6 +15,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use docent_steps::STEPS;
+
 fn guide() -> PathBuf {
     xtask::workspace::root().join("docs/guide/src")
 }
@@ -161,20 +163,43 @@ fn each_example_is_on_a_page() {
     }
 }
 
-/// Each step has its code, Curator's method, and what the client believes, and until when.
+/// Each step has the name and the method of Curator that the lab shows, its code, and what the client believes, and until
+/// when.
 #[test]
 fn each_step_says_what_the_client_believes() {
     let text = fs::read_to_string(guide().join("lock-internals.md")).unwrap();
+    let known: Vec<_> = STEPS.iter().filter(|step| step.number.is_some()).collect();
     let steps: Vec<_> = text.split("\n### Step ").skip(1).collect();
-    for (index, step) in steps.iter().enumerate() {
+    for (index, (step, known)) in steps.iter().zip(&known).enumerate() {
         // Of the last step of a section, up to the next one.
         let step = step.split("\n## ").next().unwrap();
-        assert!(step.starts_with(&format!("{}: ", index + 1)), "{step}");
+        assert!(
+            step.starts_with(&format!("{}: {}", index + 1, known.title.to_lowercase())),
+            "{step}"
+        );
+        for method in known.curator.split(", ") {
+            assert!(step.contains(&format!("`{method}`")), "{method}: {step}");
+        }
         let (_, belief) = step.split_once("\n**The client believes**").expect(step);
         assert!(step.contains("```rust,ignore\n") && step.contains("Curator"), "{step}");
         assert!(belief.contains("until") || belief.contains("for ever"), "{belief}");
     }
-    assert_eq!(steps.len(), 10);
+    assert_eq!((steps.len(), known.len()), (10, 10));
+}
+
+/// The specification has the steps, but for the fourth, which decides nothing. Each has a chapter.
+#[test]
+fn the_specification_has_the_steps_of_the_guide() {
+    let specification = xtask::workspace::root().join("sim/spec/src/lock_internals.rs");
+    let specification = fs::read_to_string(specification).unwrap();
+    for step in STEPS {
+        let chapter = guide().join(step.chapter).with_extension("md");
+        assert!(chapter.is_file(), "{}: {}", step.id, chapter.display());
+        if let Some(number) = step.number.filter(|number| *number != 4) {
+            let named = format!("{number}. {}", step.title.to_lowercase());
+            assert!(specification.contains(&named), "{named}");
+        }
+    }
 }
 
 /// Each operation in a diagram is in the table of the first chapter, which is read before the diagrams.
