@@ -164,7 +164,8 @@ fn create(new: &NewNode<'_>, tree: &Tree, asker: &Asker<'_>) -> Result<Txn, Refu
         tree.check_quota(&path, difference(new.data.map_or(0, <[u8]>::len), 0), 1)?;
     }
     let kind = match mode {
-        _ if new.container => Kind::Container,
+        // ClickHouse#108908.
+        _ if new.container => Kind::Container(if asker.version.is_keeper() { i64::MIN } else { 0 }),
         Mode { ttl: true, .. } => Kind::Ttl(new.ttl.unwrap_or(0)),
         Mode { ephemeral: true, .. } => Kind::Ephemeral(asker.session_id),
         _ => Kind::Persistent,

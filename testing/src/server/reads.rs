@@ -2,10 +2,11 @@
 //!
 //! Source: `FinalRequestProcessor`, `DataTree.setWatches`.
 
+use bytes::BufMut;
 use docent_protocol::{
-    Encode, ErrorCode, EventType, Perms, Stat, Text,
+    Encode, ErrorCode, EventType, OpCode, Perms, Stat, Text,
     jute::List,
-    multi::{MultiOp, MultiReply, MultiRequest, MultiResult},
+    multi::{MultiHeader, MultiOp, MultiReply, MultiRequest, MultiResult},
     reply::{
         ClientInfo, EmptyReply, ErrorReply, GetAclReply, GetAllChildrenNumberReply,
         GetChildren2Reply, GetChildrenReply, GetDataReply, PathReply, StatReply, WhoAmIReply,
@@ -215,8 +216,8 @@ impl Ensemble {
                 // Where a real server fails, the partial body comes with the error.
                 let whole = results.len() == count;
                 let err = if whole { ErrorCode::Ok } else { ErrorCode::MarshallingError };
-                let results: Vec<_> = results.iter().map(ReadResult::to_wire).collect();
-                connection.reply(context.xid, zxid, err, &MultiReply::new(&results));
+                let of_keeper = self.config.version.is_keeper();
+                connection.reply(context.xid, zxid, err, &ReadResults { results, of_keeper });
             }
             _ => return Err(ErrorCode::MarshallingError),
         }
@@ -298,7 +299,29 @@ fn names(node: &Node) -> Vec<Text<'_>> {
 enum ReadResult<'t> {
     Data(&'t Node, Stat),
     Children(Vec<Text<'t>>),
-    Error(ErrorCode),
+    Error(OpCode, ErrorCode),
+}
+
+/// The body of the reply to a multiRead.
+struct ReadResults<'t> {
+    results: Vec<ReadResult<'t>>,
+    of_keeper: bool,
+}
+
+impl Encode for ReadResults<'_> {
+    fn encode(&self, out: &mut impl BufMut) {
+        for result in &self.results {
+            match *result {
+                // `ZooKeeperMultiResponse::writeImpl` of ClickHouse: the type of the read, and no record.
+                ReadResult::Error(op, err) if self.of_keeper => {
+                    MultiHeader { op, done: false, err }.encode(out);
+                }
+                _ => result.to_wire().encode(out),
+            }
+        }
+        // The end.
+        MultiReply::new(&[]).encode(out);
+    }
 }
 
 impl ReadResult<'_> {
@@ -307,7 +330,7 @@ impl ReadResult<'_> {
         match self {
             Self::Data(node, _) => node.data.as_ref().map_or(0, |data| data.len()),
             Self::Children(names) => names.iter().map(|name| name.as_bytes().len()).sum(),
-            Self::Error(_) => 0,
+            Self::Error(..) => 0,
         }
     }
 
@@ -319,7 +342,7 @@ impl ReadResult<'_> {
             Self::Children(names) => {
                 MultiResult::GetChildren(GetChildrenReply { children: List::new(names) })
             }
-            Self::Error(err) => MultiResult::Error(*err),
+            Self::Error(_, err) => MultiResult::Error(*err),
         }
     }
 }
@@ -332,7 +355,7 @@ fn multi_read<'t>(ops: &MultiRequest<'_>, tree: &'t Tree, ids: &[Ident]) -> Vec<
         Some(match (readable(tree, &path, ids), op) {
             (Ok(node), MultiOp::GetData(_)) => ReadResult::Data(node, node.stat()),
             (Ok(node), _) => ReadResult::Children(names(node)),
-            (Err(err), _) => ReadResult::Error(err),
+            (Err(err), _) => ReadResult::Error(op.op_code(), err),
         })
     };
     ops.iter().map_while(result).collect()

@@ -117,12 +117,6 @@ impl Version {
         matches!(self, Self::Keeper24 | Self::Keeper26_1 | Self::Keeper26 | Self::Keeper26_6)
     }
 
-    /// Whether the deletion of a node sets its parent's `pzxid`; on ClickHouse Keeper it does not
-    /// (ClickHouse#115457).
-    pub(crate) const fn deletion_sets_pzxid(self) -> bool {
-        !self.is_keeper()
-    }
-
     /// Whether the events of a recursive watch have the path of the watch (ClickHouse#115475).
     pub(crate) const fn events_name_the_watch(self) -> bool {
         matches!(self, Self::Keeper26_1 | Self::Keeper26 | Self::Keeper26_6)

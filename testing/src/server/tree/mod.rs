@@ -38,7 +38,8 @@ pub(crate) enum Kind {
     Persistent,
     /// Ephemeral, owned by this session.
     Ephemeral(i64),
-    Container,
+    /// With the `ephemeralOwner` that its Stat shows.
+    Container(i64),
     /// Deleted once it has had no children and no change for this number of milliseconds.
     Ttl(i64),
 }
@@ -57,6 +58,8 @@ pub(crate) struct Node {
     pub(crate) version: i32,
     pub(crate) cversion: i32,
     pub(crate) aversion: i32,
+    /// How often the data of a child was set, which the cversion of a ClickHouse Keeper counts.
+    child_sets: i32,
     pub(crate) children: BTreeSet<String>,
 }
 
@@ -74,6 +77,7 @@ impl Node {
             version: 0,
             cversion: 0,
             aversion: 0,
+            child_sets: 0,
             children: children.iter().map(|child| (*child).to_owned()).collect(),
         }
     }
@@ -81,15 +85,19 @@ impl Node {
     pub(crate) fn stat(&self) -> Stat {
         let count = |len: usize| i32::try_from(len).unwrap_or(i32::MAX);
         let num_children = count(self.children.len());
+        let changes = self.cversion.wrapping_mul(2).wrapping_sub(num_children);
         Stat {
             czxid: self.czxid,
             mzxid: self.mzxid,
             ctime: self.ctime,
             mtime: self.mtime,
             version: self.version,
-            cversion: self.cversion.wrapping_mul(2).wrapping_sub(num_children),
+            cversion: changes.wrapping_add(self.child_sets),
             aversion: self.aversion,
-            ephemeral_owner: if let Kind::Ephemeral(owner) = self.kind { owner } else { 0 },
+            ephemeral_owner: match self.kind {
+                Kind::Ephemeral(owner) | Kind::Container(owner) => owner,
+                Kind::Persistent | Kind::Ttl(_) => 0,
+            },
             data_length: count(self.data.as_ref().map_or(0, Bytes::len)),
             num_children,
             pzxid: self.pzxid,
@@ -181,7 +189,9 @@ pub(crate) struct Tree {
     /// The zxid of the last applied change.
     pub(crate) last_zxid: i64,
     counter_wraps: bool,
-    deletion_sets_pzxid: bool,
+    /// Whether a parent's Stat is that of a ClickHouse Keeper (ClickHouse#115457): its `cversion` counts the changes of
+    /// its children's data, and a deletion does not set its `pzxid`.
+    is_keeper: bool,
     /// The number of paths with a quota.
     quotas: usize,
     /// The path below which nothing may grow, in place of a quota that is used up.
@@ -213,7 +223,7 @@ impl Tree {
             sessions: BTreeMap::new(),
             last_zxid: 0,
             counter_wraps: version.counter_wraps(),
-            deletion_sets_pzxid: version.deletion_sets_pzxid(),
+            is_keeper: version.is_keeper(),
             quotas: 0,
             full: None,
             membership: Arc::default(),
@@ -291,7 +301,7 @@ impl Tree {
             self.nodes.get(*path).is_some_and(|node| {
                 node.children.is_empty()
                     && match node.kind {
-                        Kind::Container => node.cversion > 0,
+                        Kind::Container(_) => node.cversion > 0,
                         Kind::Ttl(ttl) => wall_ms.saturating_sub(node.mtime) > ttl,
                         Kind::Persistent | Kind::Ephemeral(_) => false,
                     }
@@ -368,6 +378,11 @@ impl Tree {
                 let stat = node.stat();
                 let acl = Arc::clone(&node.acl);
                 changes.push(Change::DataChanged { path: path.clone(), bytes, acl });
+                if self.is_keeper
+                    && let Some(parent) = self.get_mut(split(path).0)
+                {
+                    parent.child_sets = parent.child_sets.wrapping_add(1);
+                }
                 Applied::Stat(stat)
             }
             Txn::SetAcl { path, acl, version } => {
@@ -408,28 +423,14 @@ impl Tree {
         let Txn::Create { path, data, acl, kind, parent_cversion } = txn else {
             return Applied::Nothing;
         };
-        let (parent_path, name) = split(path);
         let wraps = self.counter_wraps;
-        let Some(parent) = self.get_mut(parent_path) else { return Applied::Nothing };
+        let Some(parent) = self.get_mut(split(path).0) else { return Applied::Nothing };
         // Since 3.6 a smaller number never replaces a larger one, so the counter sticks at its maximum.
         if wraps || *parent_cversion > parent.cversion {
             parent.cversion = *parent_cversion;
             parent.pzxid = zxid;
         }
-        parent.children.insert(name.to_owned());
         let parent_acl = Arc::clone(&parent.acl);
-        match kind {
-            Kind::Ephemeral(owner) => {
-                self.ephemerals.entry(*owner).or_default().insert(path.clone());
-            }
-            Kind::Container => {
-                self.containers.insert(path.clone());
-            }
-            Kind::Ttl(_) => {
-                self.ttls.insert(path.clone());
-            }
-            Kind::Persistent => {}
-        }
         let node = Node {
             kind: *kind,
             czxid: zxid,
@@ -440,7 +441,7 @@ impl Tree {
             ..Node::at_start(data.clone(), Arc::clone(acl), &[])
         };
         let stat = node.stat();
-        self.nodes.insert(path.clone(), node);
+        self.insert(path, node);
         let acl = Arc::clone(acl);
         changes.push(Change::Created { path: path.clone(), bytes: len(data), acl, parent_acl });
         Applied::Created(path.clone(), stat)
@@ -449,14 +450,36 @@ impl Tree {
     fn delete(&mut self, path: &str, zxid: i64, changes: &mut Vec<Change>) {
         let Some(node) = self.remove(path) else { return };
         let (parent_path, _) = split(path);
-        let sets_pzxid = self.deletion_sets_pzxid;
+        let is_keeper = self.is_keeper;
         let Some(parent) = self.get_mut(parent_path) else { return };
-        if sets_pzxid {
+        if !is_keeper {
             parent.pzxid = parent.pzxid.max(zxid);
         }
         let parent_acl = Arc::clone(&parent.acl);
         let (path, bytes) = (path.to_owned(), len(&node.data));
         changes.push(Change::Deleted { path, bytes, acl: node.acl, parent_acl });
+    }
+
+    /// Adds a node to every table.
+    fn insert(&mut self, path: &str, node: Node) {
+        let path = path.to_owned();
+        match node.kind {
+            Kind::Ephemeral(owner) => {
+                self.ephemerals.entry(owner).or_default().insert(path.clone());
+            }
+            Kind::Container(_) => {
+                self.containers.insert(path.clone());
+            }
+            Kind::Ttl(_) => {
+                self.ttls.insert(path.clone());
+            }
+            Kind::Persistent => {}
+        }
+        let (parent_path, name) = split(&path);
+        if let Some(parent) = self.get_mut(parent_path) {
+            parent.children.insert(name.to_owned());
+        }
+        self.nodes.insert(path, node);
     }
 
     /// Removes a node from every table.
@@ -471,7 +494,7 @@ impl Tree {
                     }
                 }
             }
-            Kind::Container => {
+            Kind::Container(_) => {
                 self.containers.remove(path);
             }
             Kind::Ttl(_) => {
