@@ -184,18 +184,19 @@ async fn a_driver_that_does_not_read_its_tasks_hangs() {
     assert!(ran.out.contains("hangs: no answer to `set /node xxx"), "{ran:?}");
 }
 
-// Case (Found in docent itself): what a driver had started stayed, if the driver had ended.
+// Case (Found in docent itself): what a driver had started stayed, if the driver had ended or it had a session of its own.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn no_process_of_a_driver_that_has_ended_is_left() {
-    let mark = docent_tests::real::unique_path("driver");
-    let script = "sleep 1000 > /dev/null & exec >&-; exit 3";
-    let arguments = ["conform", "client", "--only", "close/session", "--", "sh", "-c", script];
-    let mut command = docent("", &[&arguments[..], &["{connect}"]].concat());
-    let ran = ended(command.env("DRIVER_MARK", &mark).spawn().unwrap()).await;
-    assert!(ran.out.contains("ends: exit status: 3"), "{ran:?}");
-    eventually("the end of the process", async || processes_with(&mark).is_empty().then_some(()))
-        .await;
+    for start in ["sleep", "setsid sleep", "setsid setsid --fork sleep"] {
+        let mark = docent_tests::real::unique_path("driver");
+        let script = format!("{start} 1000 > /dev/null & exec >&-; exit 3");
+        let arguments = ["conform", "client", "--only", "close/session", "--", "sh", "-c", &script];
+        let mut command = docent("", &[&arguments[..], &["{connect}"]].concat());
+        let ran = ended(command.env("DRIVER_MARK", &mark).spawn().unwrap()).await;
+        assert!(ran.out.contains("ends: exit status: 3"), "{ran:?}");
+        eventually(start, async || processes_with(&mark).is_empty().then_some(())).await;
+    }
 }
 
 // Case (Found in docent itself): SIGTERM ended `docent conform client`, and drivers that ignored their end of input stayed.

@@ -39,6 +39,7 @@ use tokio::{
 use self::{hold::Hold, signals::TerminalStops};
 pub(crate) use self::{
     hold::{EndReason, Run, Subject},
+    process_tree::{ProcessTree, adopt_orphans},
     progress::show as show_progress,
     signals::Signals,
     watchdog::{EXEC_COMMAND, WATCHDOG_COMMAND, exec_command, run as run_watchdog},

@@ -3,10 +3,18 @@
 //! On Linux, the signalling process is a *subreaper* (`PR_SET_CHILD_SUBREAPER`): orphaned descendants become its
 //! children instead of those of process 1, so no descendant escapes. Other systems have only the process group.
 
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
 use rustix::{
     io::Errno,
     process::{Pid, Signal, kill_process_group},
 };
+
+/// How often [`ProcessTree::kill_all`] looks for processes.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The descendants of this process, except its watchdog and the [`Preexisting`] ones.
 #[derive(Debug)]
@@ -14,7 +22,7 @@ use rustix::{
     not(any(target_os = "linux", target_os = "android")),
     allow(dead_code, reason = "only Linux knows the processes outside the group")
 )]
-pub(super) struct ProcessTree {
+pub(crate) struct ProcessTree {
     /// The process group of the command, which leads it; `None` before the command is started.
     group: Option<Pid>,
     /// A child of this process that is not part of the command.
@@ -25,7 +33,7 @@ pub(super) struct ProcessTree {
 /// The children that this process had before it started the command, with their descendants. There may be
 /// some, because a shell that has background jobs may become `docent` by exec.
 #[derive(Debug, Default)]
-pub(super) struct Preexisting {
+pub(crate) struct Preexisting {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     processes: Vec<linux::Process>,
 }
@@ -47,7 +55,7 @@ impl Remaining {
 }
 
 impl ProcessTree {
-    pub(super) const fn new(excluded: Option<Pid>, preexisting: Preexisting) -> Self {
+    pub(crate) const fn new(excluded: Option<Pid>, preexisting: Preexisting) -> Self {
         Self { group: None, excluded, preexisting }
     }
 
@@ -80,6 +88,14 @@ impl ProcessTree {
             }
         }
         self.for_each(Some(signal))
+    }
+
+    /// Kills every process, and those that they start meanwhile, for at most this time.
+    pub(crate) fn kill_all(&self, limit: Duration) {
+        let since = Instant::now();
+        while !self.signal(Signal::KILL).is_done() && since.elapsed() < limit {
+            thread::sleep(PAUSE);
+        }
     }
 
     /// Counts the processes without signalling them.
@@ -305,7 +321,7 @@ pub(super) fn parse_pid(text: &str) -> Option<Pid> {
 }
 
 /// Makes this process a subreaper, which inherits its orphaned descendants. Returns the descendants that exist already.
-pub(super) fn adopt_orphans() -> Preexisting {
+pub(crate) fn adopt_orphans() -> Preexisting {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         // Linux before 3.4 has no subreapers; then only the process group is signalled reliably.

@@ -15,6 +15,8 @@ use tokio::{
 };
 
 use super::judgement::Finding;
+#[cfg(unix)]
+use crate::supervisor::{ProcessTree, adopt_orphans};
 
 /// The most that is read from a driver, in bytes, with some for each line. The longest right answer has a million.
 const MAX_OUTPUT: usize = 16 << 20;
@@ -27,6 +29,10 @@ const MAX_LINES: usize = 1_000;
 
 /// How often it is looked whether the process has ended.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long processes are killed that start others.
+#[cfg(unix)]
+const KILL_LIMIT: Duration = Duration::from_secs(5);
 
 /// What a driver says to a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +47,30 @@ pub(super) enum Answer {
 pub(super) struct Task {
     number: usize,
     text: String,
+}
+
+/// The processes of all drivers, also those that leave their process groups, which only Linux finds. They are killed when
+/// this is dropped.
+pub(super) struct Processes {
+    #[cfg(unix)]
+    tree: ProcessTree,
+}
+
+impl Processes {
+    /// Before the first driver is started.
+    pub(super) fn adopt() -> Self {
+        Self {
+            #[cfg(unix)]
+            tree: ProcessTree::new(None, adopt_orphans()),
+        }
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        self.tree.kill_all(KILL_LIMIT);
+    }
 }
 
 /// A running driver. Its process group is killed when it is dropped.

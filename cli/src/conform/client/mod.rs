@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use self::{
     cases::{CASES, Case},
-    driver::Driver,
+    driver::{Driver, Processes},
     judgement::{Judged, verdict},
     stage::Stage,
 };
@@ -100,6 +100,7 @@ impl ConformClient {
                 "the command has no {connect}, where the address of the server goes",
             ));
         }
+        let processes = Processes::adopt();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let verdicts = runtime.block_on(async {
             let mut interrupts = Interrupts::listen()?;
@@ -108,8 +109,9 @@ impl ConformClient {
                 code = interrupts.next() => Ok(Err(code)),
             }
         });
-        // The drivers of cases that have not ended are killed.
+        // The drivers of cases that have not ended are killed, and then what is left of the others.
         drop(runtime);
+        drop(processes);
         let verdicts = match verdicts? {
             Ok(verdicts) => verdicts,
             Err(code) => return Ok(code),
