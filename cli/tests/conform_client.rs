@@ -128,20 +128,30 @@ async fn a_watch_may_end_instead_of_its_event() {
 // Case (Found in docent itself): most cases of `docent conform client` passed with a driver that never sent the request.
 #[cfg(unix)]
 #[tokio::test]
-async fn an_error_without_a_request_is_untrue() {
-    let tasks = r#"while read -r number task; do case $task in
-        create*) echo "$number error CONNECTIONLOSS" >&3;; *) echo "$number $task";; esac; done"#;
-    let ran = filtered("lost-reply/create", tasks, ALL).await;
-    assert!(ran.out.contains("untrue: an answer, without a request to the server"), "{ran:?}");
+async fn an_answer_without_a_request_is_untrue() {
+    for (case, task, answer, text) in [
+        ("lost-reply/create", "create", "error CONNECTIONLOSS", "an answer, without a request"),
+        ("lost-request/create", "create", "ok /a", "ok, of an operation that was not applied"),
+    ] {
+        let tasks = format!(
+            r#"while read -r number task; do case $task in
+            {task}*) echo "$number {answer}" >&3;; *) echo "$number $task";; esac; done"#
+        );
+        let ran = filtered(case, &tasks, ALL).await;
+        assert!(ran.out.contains(&format!("untrue: {text}")), "{case}: {ran:?}");
+    }
 }
 
+/// The session is over at the server, but only by its timeout.
 #[cfg(unix)]
 #[tokio::test]
-async fn an_operation_that_was_not_applied_is_not_ok() {
-    let tasks = r#"while read -r number task; do case $task in
-        create*) echo "$number ok /a" >&3;; *) echo "$number $task";; esac; done"#;
-    let ran = filtered("lost-request/create", tasks, ALL).await;
-    assert!(ran.out.contains("untrue: ok, of an operation that was not applied"), "{ran:?}");
+async fn a_session_that_is_left_to_its_timeout_leaks() {
+    let script = r#"pipe=$(mktemp -u); mkfifo "$pipe"; "$0" "$1" < "$pipe" & exec 3> "$pipe"; rm "$pipe"
+        while read -r number task; do case $task in
+        close) kill -KILL $!; echo "$number ok"; exit;; *) echo "$number $task" >&3;; esac; done"#;
+    let arguments = ["conform", "client", "--only", "close/session", "--", "sh", "-c", script];
+    let ran = run("", &[&arguments[..], &[&driver(), "{connect}"]].concat()).await;
+    assert!(ran.out.contains("leaks: its session, after the close"), "{ran:?}");
 }
 
 #[cfg(unix)]

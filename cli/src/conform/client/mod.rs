@@ -4,6 +4,7 @@ mod cases;
 mod driver;
 mod judgement;
 mod replies;
+mod scripts;
 mod stage;
 
 use std::time::Duration;
@@ -167,8 +168,8 @@ impl ConformClient {
 /// Plays a case with a server and a driver of its own.
 async fn play(case: &Case, command: &[String], limit: Duration) -> Judged {
     let mut stage = Stage::new(command, limit).await?;
-    if !case.is_about_connecting() {
-        stage.connect().await?;
+    if let Some(session_ms) = case.session_ms() {
+        stage.connect(session_ms).await?;
     }
     let judged = (case.play)(&mut stage).await?;
     stage.driver.has_sense()?;

@@ -11,7 +11,7 @@ use docent_protocol::OpCode;
 use docent_testing::{
     TestingServer,
     fault::{Action, Fault},
-    tap::{Tap, TapClient},
+    tap::{Record, Tap, TapClient, What},
 };
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
 };
 
 /// The session timeout that drivers ask for, in milliseconds.
-const SESSION_MS: u32 = 6000;
+pub(super) const SESSION_MS: u32 = 6000;
 
 /// The node that each case has from the beginning, and its data.
 pub(super) const NODE: &str = "/node";
@@ -64,8 +64,8 @@ impl Stage {
     }
 
     /// Lets the driver connect.
-    pub(super) async fn connect(&mut self) -> Result<(), Finding> {
-        match self.ask(&format!("connect {SESSION_MS}")).await? {
+    pub(super) async fn connect(&mut self, session_ms: u32) -> Result<(), Finding> {
+        match self.ask(&format!("connect {session_ms}")).await? {
             Answer::Ok(_) if self.port.session_id().is_none() => {
                 Err(Finding::Untrue("connected, without a session at the server".to_owned()))
             }
@@ -218,12 +218,15 @@ impl Stage {
         }
     }
 
-    /// Waits until no session but that of the other client is left.
-    pub(super) async fn has_no_session(&self) -> bool {
+    /// Waits until no session but that of the other client is left. A session that is over because of its timeout was not
+    /// closed.
+    pub(super) async fn has_closed_its_session(&self) -> bool {
+        let is_close =
+            |one: &Record| matches!(one.what, What::Request { op: OpCode::CloseSession, .. });
         let since = Instant::now();
-        while since.elapsed() < Duration::from_secs(2) {
+        while since.elapsed() < self.driver.limit {
             if self.server.session_ids().len() <= 1 {
-                return true;
+                return self.tap.trace().iter().any(is_close);
             }
             tokio::time::sleep(PAUSE).await;
         }
