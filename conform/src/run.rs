@@ -31,6 +31,9 @@ const MAX_NODES: usize = 10_000;
 /// The label of the connection that creates and deletes the subtrees of cases.
 const HOUSEKEEPER: &str = "housekeeper";
 
+/// Adds the credentials that the cases use, so that their nodes can be deleted.
+const CREDENTIALS: &str = "auth digest conform:conform";
+
 /// The cases to run, and the servers.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -151,6 +154,8 @@ pub fn run(
     let version = version.ok_or_else(|| {
         usage(format!("{first}: no version in its reply to `srvr`: give it by --version"))
     })?;
+    // A toy may close the connection instead of a reply, so this connection is another one.
+    let has_auth = player.ask("credentials", CREDENTIALS).is_ok_and(|reply| reply.kind == "OK");
     authenticate(options, &mut player, first)?;
     let created = ask(&mut player, "create ~", first)?;
     if created.kind != "OK" {
@@ -169,6 +174,9 @@ pub fn run(
     probe::begin(&mut player, HOUSEKEEPER, first)
         .and_then(|()| authenticate(options, &mut player, first))
         .map_err(|error| Unusable::Server(format!("after the cases: {error}; {base} is left")))?;
+    if has_auth {
+        ask(&mut player, CREDENTIALS, first)?;
+    }
     delete_all(&mut player, &base, &mut left);
     Ok(Report { verdicts, left })
 }
@@ -182,9 +190,8 @@ fn ask(player: &mut Player<'_>, request: &str, address: &str) -> Result<Received
     })
 }
 
-/// Adds the credentials that the cases use, so that their nodes can be deleted, and those of the options.
+/// Adds the credentials of the options.
 fn authenticate(options: &Options, player: &mut Player<'_>, address: &str) -> Result<(), Unusable> {
-    ask(player, "auth digest conform:conform", address)?;
     if let Some((scheme, auth)) = &options.auth {
         let request = format!("auth {scheme} hex:{}", hex(auth.as_bytes()));
         let received = ask(player, &request, address)?;

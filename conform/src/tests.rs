@@ -4,7 +4,7 @@ use std::{
     cell::RefCell,
     collections::{BTreeSet, VecDeque},
     io::{self, Read as _, Write as _},
-    net::TcpListener,
+    net::{Shutdown, TcpListener, TcpStream},
     ops::ControlFlow,
     rc::Rc,
     thread,
@@ -364,6 +364,45 @@ fn each_server_must_be_there() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let error = run(&Options::new([server.address(), closed.clone()]), go_on).unwrap_err();
     assert!(error.to_string().starts_with(&format!("{closed}: no connection")), "{error}");
+}
+
+/// Starts a server that does not know the operation auth: it closes the connection instead of a reply.
+fn server_without_auth(server: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut requests, upstream) = (client.unwrap(), TcpStream::connect(&server).unwrap());
+            let mut to_client = requests.try_clone().unwrap();
+            let mut to_server = upstream.try_clone().unwrap();
+            thread::spawn(move || {
+                let mut length = [0; 4];
+                while requests.read_exact(&mut length).is_ok() {
+                    let mut payload = vec![0; u32::from_be_bytes(length) as usize];
+                    let is_whole = requests.read_exact(&mut payload).is_ok();
+                    if !is_whole || payload.get(4..8) == Some(&100_i32.to_be_bytes()[..]) {
+                        break;
+                    }
+                    to_server.write_all(&[&length[..], &payload].concat()).unwrap();
+                }
+                let _ = to_server.shutdown(Shutdown::Both);
+            });
+            thread::spawn(move || {
+                let _ = io::copy(&mut &upstream, &mut to_client);
+                let _ = to_client.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    address
+}
+
+// Case (Found in docent itself): `docent conform` could not test a server that has no authentication.
+#[test]
+fn a_server_without_authentication_is_tested() {
+    let server = Embedded::start("3.9");
+    let options = Options::new([server_without_auth(server.address())]).only("create/reply");
+    let report = run(&options.version(Version::parse("3.9.5").unwrap()), go_on).unwrap();
+    assert_eq!((report.failures(Level::Must), report.left), (0, Vec::new()));
 }
 
 /// Connections on which events arrive for ever, behind the reply to the handshake.
