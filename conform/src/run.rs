@@ -274,15 +274,23 @@ fn judge(options: &Options, case: &Case, version: Version, base: &str) -> Verdic
     }
 }
 
-/// Deletes a node and everything below it. Adds nodes that cannot be deleted to `left`.
-fn delete_all(player: &mut Player<'_>, path: &str, left: &mut Vec<String>) {
-    let (mut todo, mut count) = (vec![(path.to_owned(), false)], 0);
+/// Deletes a node and everything below it. Adds nodes that cannot be deleted to `left`. After a request without a reply, the
+/// others are not sent.
+fn delete_all(player: &mut Player<'_>, base: &str, left: &mut Vec<String>) {
+    let (mut todo, mut count) = (vec![(base.to_owned(), false)], 0);
     while let Some((path, is_empty)) = todo.pop() {
-        let request = |op: &str| format!("{op} \"{path}\"");
-        if !is_empty && count < MAX_NODES {
-            let reply = player.ask(HOUSEKEEPER, &request("getChildren"));
-            let names = reply.ok().and_then(|reply| reply.fields.get("children").cloned());
-            let names = names.filter(|names| names != "empty").unwrap_or_default();
+        let mut ask = |op: &str| {
+            let reply = player.ask(HOUSEKEEPER, &format!("{op} \"{path}\"")).ok();
+            reply.filter(|reply| !["nothing", "closed"].contains(&reply.kind.as_str()))
+        };
+        let is_listed = !is_empty && count < MAX_NODES;
+        let Some(reply) = ask(if is_listed { "getChildren" } else { "delete" }) else {
+            left.push(format!("{base}: no reply at {path}"));
+            return;
+        };
+        if is_listed {
+            let names = reply.fields.get("children").filter(|names| *names != "empty").cloned();
+            let names = names.unwrap_or_default();
             todo.push((path.clone(), true));
             for name in names.split(',').filter(|name| !name.is_empty()) {
                 count += 1;
@@ -290,10 +298,8 @@ fn delete_all(player: &mut Player<'_>, path: &str, left: &mut Vec<String>) {
             }
             continue;
         }
-        match player.ask(HOUSEKEEPER, &request("delete")) {
-            Ok(reply) if ["OK", "NONODE"].contains(&reply.kind.as_str()) => {}
-            Ok(reply) => left.push(format!("{path}: {}", reply.kind)),
-            Err(_) => left.push(format!("{path}: no reply")),
+        if !["OK", "NONODE"].contains(&reply.kind.as_str()) {
+            left.push(format!("{path}: {}", reply.kind));
         }
     }
 }

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use docent_protocol::OpCode;
 use docent_testing::{
     TestingCluster, TestingServer,
     server::{Config, Version as Imitated},
@@ -366,8 +367,8 @@ fn each_server_must_be_there() {
     assert!(error.to_string().starts_with(&format!("{closed}: no connection")), "{error}");
 }
 
-/// Starts a server that does not know the operation auth: it closes the connection instead of a reply.
-fn server_without_auth(server: String) -> String {
+/// Starts a server that lacks an operation: it does not reply to it, and may close the connection instead.
+fn server_without(op: OpCode, closes: bool, server: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
@@ -379,11 +380,12 @@ fn server_without_auth(server: String) -> String {
                 let mut length = [0; 4];
                 while requests.read_exact(&mut length).is_ok() {
                     let mut payload = vec![0; u32::from_be_bytes(length) as usize];
-                    let is_whole = requests.read_exact(&mut payload).is_ok();
-                    if !is_whole || payload.get(4..8) == Some(&100_i32.to_be_bytes()[..]) {
-                        break;
+                    requests.read_exact(&mut payload).unwrap();
+                    match payload.get(4..8) == Some(&op.number().to_be_bytes()[..]) {
+                        false => to_server.write_all(&[&length[..], &payload].concat()).unwrap(),
+                        true if closes => break,
+                        true => {}
                     }
-                    to_server.write_all(&[&length[..], &payload].concat()).unwrap();
                 }
                 let _ = to_server.shutdown(Shutdown::Both);
             });
@@ -400,9 +402,21 @@ fn server_without_auth(server: String) -> String {
 #[test]
 fn a_server_without_authentication_is_tested() {
     let server = Embedded::start("3.9");
-    let options = Options::new([server_without_auth(server.address())]).only("create/reply");
+    let address = server_without(OpCode::Auth, true, server.address());
+    let options = Options::new([address]).only("create/reply");
     let report = run(&options.version(Version::parse("3.9.5").unwrap()), go_on).unwrap();
     assert_eq!((report.failures(Level::Must), report.left), (0, Vec::new()));
+}
+
+// Case (Found in docent itself): at the end, `docent conform` waited 10 s for each node that a server did not delete.
+#[test]
+fn a_server_that_deletes_nothing_is_asked_once() {
+    let server = Embedded::start("3.9");
+    let address = server_without(OpCode::Delete, false, server.address());
+    let mut options = Options::new([address]).only("create/acl");
+    options.patience = Duration::from_millis(500);
+    let report = run(&options.version(Version::parse("3.9.5").unwrap()), go_on).unwrap();
+    assert_eq!(report.left.len(), 1, "{:?}", report.left);
 }
 
 /// Connections on which events arrive for ever, behind the reply to the handshake.
