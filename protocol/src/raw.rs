@@ -2,9 +2,10 @@
 //!
 //! **Never use it on a server that somebody needs.** This module can encode the four requests that harm a
 //! server. createTTL with flags other than 5 and 6 and a negative TTL stops a 3.6 to 3.9 server, which then
-//! cannot start on its log. check outside a multi makes the next start of a server before 3.9 fail
-//! (ZOOKEEPER-2623). deleteContainer deletes any empty node of a 3.9 server, without an ACL check. Some writes to nodes of
-//! quotas stop a server for good: [`ApplicationOperation::harm`](crate::operation::ApplicationOperation::harm).
+//! cannot start on its log. check outside a multi makes the next start of a server before 3.9.3
+//! fail (ZOOKEEPER-2623). deleteContainer deletes any empty node of a server of 3.9 to 3.9.5, without an ACL check
+//! (CVE-2026-79993). Some writes to nodes of quotas stop a server for good (CVE-2026-100300):
+//! [`ApplicationOperation::harm`](crate::operation::ApplicationOperation::harm).
 
 use crate::{
     FrameTooLarge, OpCode,
