@@ -1,4 +1,4 @@
-//! The time of encoding and decoding: `cargo bench -p docent-protocol --bench codec`.
+//! The time of encoding and decoding: `cargo bench --bench codec`, run in `benches/`.
 
 #![allow(clippy::indexing_slicing, missing_docs, reason = "a benchmark")]
 
@@ -7,6 +7,7 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 
 #[expect(unreachable_pub, reason = "shared by two benchmarks")]
+#[path = "../../protocol/benches/workloads/mod.rs"]
 mod workloads;
 
 fn codec(criterion: &mut Criterion) {
