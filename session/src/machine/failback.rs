@@ -18,8 +18,9 @@
 //!
 //! There is no move to a server that does not reply to `srvr`, or lags behind the last zxid that the client had seen when it
 //! asked; none on a Keeper, which resumes no session, on a read-only server, or while holds renew the proven bound, for which
-//! a delay counts. After a move that has failed, the interval is twice as long, up to 16 times, until one succeeds or the
-//! connection is lost.
+//! a delay counts. A server that does not know the session is not reached either: until it creates an ephemeral node, a
+//! session may be local to the server that was left. After a move that has failed, the interval is twice as long, up to 16
+//! times, until one succeeds or the connection is lost.
 
 use super::{
     answers::{Answers, Reply},

@@ -305,6 +305,10 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             // Cut off from the quorum, the server does not know sessions created since.
             return self.connection.give_up("the read-only server does not know the session");
         }
+        if is_resumed && response.is_refused() && self.relocation.has_left() {
+            // It may be local to the server that was left (ZOOKEEPER-1147). If it has ended, that one will say so.
+            return self.connection.give_up("the server of a move does not know the session");
+        }
         if is_resumed {
             // ClickHouse Keeper.
             if !response.is_refused() {

@@ -36,7 +36,9 @@ pub(crate) async fn main(world: World, pid: Pid, mut plan: ProcessPlan<Step>) {
     if is_quiet {
         world.spawn(pid, requests::follow(world.clone(), pid, client.downgrade()));
     }
-    if plan.client.failback_ms.is_some() {
+    // A client cannot return to a server that does not know its session.
+    let may_return = !world.core().servers.has_local_sessions;
+    if plan.client.failback_ms.is_some() && may_return {
         let followed = servers::follow(world.clone(), pid, client.downgrade(), plan.client.clone());
         world.spawn(pid, followed);
     }

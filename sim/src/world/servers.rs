@@ -16,6 +16,8 @@ pub struct Servers {
     pub(crate) count: usize,
     /// The version of all members.
     pub(crate) version: Version,
+    /// Whether a session is known to one member only, until it creates an ephemeral node.
+    pub(crate) has_local_sessions: bool,
     /// The changes that were applied so far.
     pub(crate) truth: Truth,
     /// The members that lag.
@@ -30,6 +32,7 @@ impl Servers {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let (count, version) = (config.servers.max(1), config.version);
+        let has_local_sessions = config.local_sessions_enabled;
         let mut ensemble = Ensemble::new(config);
         ensemble.start_recording();
         ensemble.make_backup();
@@ -37,6 +40,7 @@ impl Servers {
             ensemble,
             count,
             version,
+            has_local_sessions,
             truth: Truth::default(),
             lagging: BTreeSet::new(),
             leader_lags: Vec::new(),

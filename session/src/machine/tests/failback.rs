@@ -167,14 +167,41 @@ fn a_server_that_is_not_reached_is_left_for_the_one_before_without_a_state() {
     assert_eq!((metrics.moves, metrics.failed_moves), (0, 1));
 }
 
+/// The other server is not reached, or knows nothing of a session that is local to the one that was left.
+// Case (ZOOKEEPER-1147): each move of a client whose session is local lost the session.
 #[test]
 fn a_return_that_succeeds_is_no_move_and_no_loss() {
+    for is_reached in [false, true] {
+        let mut scenario = Scenario::away();
+        let before = scenario.server_name();
+        scenario.find_all_serving();
+        scenario.leave();
+        if is_reached {
+            scenario.connect();
+            scenario.refuse();
+            assert!(scenario.is_broken());
+        } else {
+            scenario.machine.poll_connect(scenario.now);
+        }
+        scenario.move_on();
+        has_returned(scenario, &before);
+    }
+}
+
+/// A session that no server knows has ended; this is found out by the server that was left.
+#[test]
+fn a_session_that_has_ended_before_its_move_is_lost() {
     let mut scenario = Scenario::away();
-    let before = scenario.server_name();
     scenario.find_all_serving();
-    scenario.leave();
-    scenario.machine.poll_connect(scenario.now);
-    scenario.move_on();
+    for _ in 0..2 {
+        scenario.leave();
+        scenario.connect();
+        scenario.refuse();
+    }
+    assert_eq!(scenario.states(), [ConnectionState::Lost]);
+}
+
+fn has_returned(mut scenario: Scenario, before: &str) {
     assert_eq!(scenario.server_name(), before);
     assert_eq!(scenario.states(), []);
     let metrics = scenario.machine.metrics();
