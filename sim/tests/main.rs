@@ -1,0 +1,10 @@
+//! The simulator, its command line and its checks: one program, because each would link the whole simulator again.
+
+mod command;
+mod determinism;
+mod exhaust;
+mod own_program;
+mod restored;
+mod scenarios;
+mod specification;
+mod wire;
