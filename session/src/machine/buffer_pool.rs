@@ -28,13 +28,12 @@ impl BufferPool {
         let buffer = buffer.freeze();
         // The clone is returned: cloning a clone costs less than cloning the original.
         let shared = buffer.clone();
-        if self.used.len() < KEPT {
-            self.used.push_back(buffer);
-        }
+        self.used.push_back(buffer);
         shared
     }
 
-    /// The oldest buffer, if no reply has a part of it. Otherwise it stays in the pool, or leaves it if the pool is full.
+    /// Takes the oldest buffer, if no reply has a part of it. Otherwise it stays in the pool, or is dropped if the pool is
+    /// full. Either way the pool has room for one more.
     fn reuse(&mut self) -> Option<BytesMut> {
         if !self.used.front()?.is_unique() {
             if self.used.len() >= KEPT {
