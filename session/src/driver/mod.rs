@@ -9,6 +9,7 @@ mod last_connection;
 mod metrics;
 mod missing_operations;
 mod notifier;
+mod outputs;
 mod preference;
 mod probe;
 mod reply_slot;

@@ -23,24 +23,22 @@ use std::{
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWrite};
-use tracing::{Instrument, debug, info, warn};
+use tracing::{Instrument, debug, warn};
 
 use super::{
     dns_srv::{self, SrvServers},
     failures::{CLOSED_BY_SERVER, broken, lost},
     last_connection::{LastConnection, at_once},
-    missing_operations,
-    notifier::Notifier,
+    outputs::Outputs,
     probe,
-    reply_slot::Wakeups,
     runtime::{Runtime, Timer},
     shared::{Machine, Shared},
     transport::{ByteStream, Transport},
 };
 use crate::{
-    ConnectionState, Error, ErrorKind, Outcome,
+    Error, ErrorKind, Outcome,
     config::Host,
-    machine::{Answers as _, Connect, Event, answers::MAX_SHARED_INPUT},
+    machine::{Connect, answers::MAX_SHARED_INPUT},
     planted,
     time::Instant,
 };
@@ -56,67 +54,8 @@ const MAX_TURNS: usize = 32;
 /// The size of the reads and buffers of an idle session, in bytes.
 const SMALL_READ_SIZE: usize = 2048;
 
-/// The capacity of the queues of an idle session, in entries.
-const KEPT_ENTRIES: usize = 16;
-
 /// The longest sleep.
 const MAX_ALARM: Duration = Duration::from_secs(24 * 3600);
-
-/// The outputs of the machine, which are dispatched after its lock is released.
-#[derive(Default)]
-struct Outputs {
-    wakeups: Wakeups,
-    events: Vec<Event<Notifier>>,
-    /// Servers to probe for being read-write.
-    probes: Vec<Host>,
-    /// A computation of SASL that may block.
-    #[cfg(feature = "sasl")]
-    sasl_step: Option<crate::machine::SaslStep>,
-    /// Servers to ask for their status, and the number of the connection that this is about.
-    status_probes: Vec<(Host, u64)>,
-}
-
-impl Outputs {
-    fn collect(&mut self, machine: &mut Machine) {
-        self.wakeups.collect(machine.answers_mut());
-        self.events.extend(std::iter::from_fn(|| machine.poll_event()));
-        #[cfg(feature = "sasl")]
-        if self.sasl_step.is_none() {
-            self.sasl_step = machine.poll_sasl_step();
-        }
-    }
-
-    fn dispatch(&mut self, shared: &Shared) {
-        self.wakeups.wake();
-        for event in self.events.drain(..) {
-            match event {
-                Event::State(state) => {
-                    if state == ConnectionState::Lost {
-                        warn!("session lost");
-                    } else {
-                        info!(%state, "connection");
-                    }
-                    shared.lock_states().publish(state);
-                }
-                Event::Session(lease) => {
-                    info!(session = format_args!("{:#x}", lease.session_id()), "new session");
-                }
-                Event::Lease(lease) => lease.wake_waiters(),
-                Event::MissingOperation(lease, op) => missing_operations::log(&lease, op),
-                Event::Watch { watcher, event } => watcher.notify(event, shared.max_watch_events),
-                Event::Probe(host) => self.probes.push(host),
-                Event::ProbeStatus(host, connection) => {
-                    self.status_probes.push((host, connection));
-                }
-                Event::Ended(kind) => {
-                    debug!(?kind, "ended");
-                    shared.lock_states().end(kind);
-                }
-            }
-        }
-        self.wakeups.release_deferred();
-    }
-}
 
 /// The state of the machine after one [`Driver::turn`].
 struct Turn {
@@ -517,9 +456,7 @@ impl Driver {
         if self.output.is_empty() {
             self.output.shrink_to(SMALL_READ_SIZE);
         }
-        self.outputs.wakeups.shrink_to(KEPT_ENTRIES);
-        self.outputs.events.shrink_to(KEPT_ENTRIES);
-        self.shared.lock().machine.answers_mut().shrink_to(KEPT_ENTRIES);
+        self.outputs.give_back_memory(&self.shared);
     }
 
     /// As [`Shared::with`], for the task itself, which is not woken.
