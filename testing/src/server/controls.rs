@@ -7,7 +7,8 @@ use docent_protocol::OpCode;
 
 use super::{
     connection::Connection,
-    ensemble::{Ensemble, Member, Role},
+    ensemble::Ensemble,
+    member::{Member, Role},
     messages::Body,
     sessions::Sessions,
     tree::Tree,

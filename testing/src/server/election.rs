@@ -14,7 +14,8 @@ use std::{
 
 use super::{
     config::millis,
-    ensemble::{Ensemble, Following, Leading, Learner, Role},
+    ensemble::Ensemble,
+    member::{Following, Leading, Learner, Role},
     membership::Membership,
     messages::Body,
     sessions::Sessions,

@@ -16,7 +16,8 @@ use docent_protocol::OpCode;
 use super::{
     config::millis,
     connection::{Connection, State},
-    ensemble::{Ensemble, Role},
+    ensemble::Ensemble,
+    member::Role,
     messages::ConnectionId,
     sessions::Sessions,
     version::Version,

@@ -11,7 +11,8 @@ use docent_protocol::{
 
 use super::{
     connection::State,
-    ensemble::{Ensemble, Member, Role},
+    ensemble::Ensemble,
+    member::{Member, Role},
     messages::{Body, ConnectionId, Context, Resume, Write},
     version::Version,
 };

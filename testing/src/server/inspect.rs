@@ -7,7 +7,8 @@ use docent_protocol::{EventType, Stat};
 
 use super::{
     connection::{Connection, State},
-    ensemble::{Ensemble, Member},
+    ensemble::Ensemble,
+    member::Member,
     test_state::{AppliedChange, Record},
     tree::{Change, Tree},
 };

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::{
     connection::{Connection, State},
-    ensemble::{Ensemble, Role},
+    ensemble::Ensemble,
+    member::{Member, Role},
     messages::{Answer, Body, Message},
 };
 
@@ -130,7 +131,7 @@ impl Ensemble {
 
     /// Handles the input that waited while a member did not hear its clients, if it hears them now.
     pub(super) fn read_waiting(&mut self, at: usize) {
-        if self.members.get(at).is_none_or(super::ensemble::Member::hears_nothing) {
+        if self.members.get(at).is_none_or(Member::hears_nothing) {
             return;
         }
         let of_member = self.connections.iter().filter(|(_, c)| c.member == at);
@@ -283,7 +284,7 @@ impl Ensemble {
     /// The next instant at which a leader pings, or an end of a connection between members gives it up.
     pub(super) fn next_peer_timer(&self) -> Option<u64> {
         let limit = self.sync_limit();
-        let of_member = |member: &super::ensemble::Member| {
+        let of_member = |member: &Member| {
             let following = member.following.as_ref().map(|f| f.last_heard + limit);
             let leading = member.leading.as_ref().filter(|_| member.role == Role::Leader);
             let learners = leading.into_iter().flat_map(|leading| leading.learners.values());

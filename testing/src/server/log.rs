@@ -12,7 +12,8 @@ use super::{
     acl,
     config::millis,
     connection::{OUTPUT_LIMIT, State},
-    ensemble::{Ensemble, Role},
+    ensemble::Ensemble,
+    member::{Member, Role},
     membership::Membership,
     messages::{Answer, Body, Context, Entry},
     prep,
@@ -216,7 +217,7 @@ impl Ensemble {
         self.next_reaping = self.now + millis(self.config.container_check_interval).max(1);
         let wall_ms = self.wall_ms();
         for at in 0..self.members.len() {
-            let leads = |m: &&super::ensemble::Member| m.leading.is_some() && !m.paused;
+            let leads = |m: &&Member| m.leading.is_some() && !m.paused;
             let Some(member) = self.members.get(at).filter(leads) else {
                 continue;
             };

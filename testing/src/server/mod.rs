@@ -15,6 +15,7 @@ mod java;
 mod links;
 mod listen;
 mod log;
+mod member;
 mod membership;
 mod messages;
 mod prep;
@@ -42,12 +43,7 @@ mod x509;
 #[cfg(feature = "tls-no-provider")]
 pub use self::tls::Tls;
 pub use self::{
-    config::Config,
-    ensemble::{Ensemble, Role},
-    links::Peer,
-    messages::ConnectionId,
-    test_state::AppliedChange,
-    testing_cluster::TestingCluster,
-    testing_server::TestingServer,
+    config::Config, ensemble::Ensemble, links::Peer, member::Role, messages::ConnectionId,
+    test_state::AppliedChange, testing_cluster::TestingCluster, testing_server::TestingServer,
     version::Version,
 };

@@ -18,8 +18,9 @@ use docent_protocol::{
 use super::{
     acl::{self, Ident},
     connection::{Connection, OUTPUT_LIMIT},
-    ensemble::{Ensemble, Role},
+    ensemble::Ensemble,
     java,
+    member::Role,
     messages::Context,
     prep,
     tree::{Node, Tree},

@@ -20,7 +20,8 @@ use docent_protocol::{
 use super::version::Version;
 use super::{
     acl::Ident,
-    ensemble::{Ensemble, Role},
+    ensemble::Ensemble,
+    member::Role,
     messages::{Answer, Body, ConnectionId, Context, Forwarded, Waiting, Write},
     prep,
     tree::Applied,
