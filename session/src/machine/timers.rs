@@ -41,20 +41,25 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         {
             return self.end_unconfirmed();
         }
-        match self.connection.due(now, self.timeouts.ping, self.silent_at()) {
+        let mut due = self.connection.due(now, self.timeouts.ping, self.silent_at());
+        if due == Some(Due::Replies) {
+            self.end_wait_for_replies(now);
+            // A ping may be due as well.
+            due = self.connection.due(now, self.timeouts.ping, self.silent_at());
+        }
+        match due {
             Some(Due::Silence) => {
                 let silence = now.duration_since(self.connection.last_heard());
                 self.connection.give_up(format_args!("nothing received for {silence:?}"));
             }
             Some(Due::Ping) => self.ping(now),
-            Some(Due::Replies) => self.end_wait_for_replies(now),
             Some(Due::Attempt) => self.connection.give_up("the attempt timed out"),
             #[cfg(feature = "sasl")]
             Some(Due::Authentication) => {
                 let why = self.overdue_sasl();
                 self.connection.give_up(why);
             }
-            None => {}
+            Some(Due::Replies) | None => {}
         }
         self.expire_if_due(now);
         if self.is_ended() {
