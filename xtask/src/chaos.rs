@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 
-use xtask::Result;
-use xtask::workspace::{build, root};
+use xtask::workspace::{build, root, target};
+use xtask::{EXAMPLES_BUILT, Result};
 
 use crate::{packages, sim};
 
@@ -17,22 +17,27 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     sim::code(Command::new(program).args(arguments).status()?)
 }
 
-/// Fails with what a run needs and this machine lacks.
+/// Fails with what a run needs and this machine lacks. `cargo test` has built the program.
 pub(crate) fn requirements() -> Result<()> {
-    check(&program()?)
+    check(&path()?)
 }
 
-/// Starts the short plan that is part of all tests. It succeeds if no rule was violated.
+/// Starts the short plan that is part of all tests, which have built the programs: built alone, they would have other
+/// features, and so would everything below them. It succeeds if no rule was violated.
 pub(crate) fn start() -> Result<Child> {
-    let mut command = Command::new(program()?);
-    command.args(["--minutes", "2", "--seed", "4", "--report"]);
+    let mut command = Command::new(path()?);
+    command.env(EXAMPLES_BUILT, "1").args(["--minutes", "2", "--seed", "4", "--report"]);
     command.arg(root().join("target/chaos/test")).stdin(Stdio::null());
     Ok(command.spawn()?)
 }
 
 fn program() -> Result<PathBuf> {
     build(&["--package", "docent-chaos"])?;
-    Ok(xtask::workspace::target()?.join("debug/docent-chaos"))
+    path()
+}
+
+fn path() -> Result<PathBuf> {
+    Ok(target()?.join("debug/docent-chaos"))
 }
 
 /// Checks the rights before it fetches packages, which are of no use without the rights.

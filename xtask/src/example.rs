@@ -13,7 +13,7 @@ use crate::{Result, workspace::cargo};
 /// The environment variable that `cargo xtask test` sets after building all examples.
 pub const EXAMPLES_BUILT: &str = "DOCENT_TEST_EXAMPLES_BUILT";
 
-/// Returns the program of an example, to be run by a test.
+/// Returns the program of an example, to be run by a test or another program of the workspace.
 ///
 /// `cargo test --test NAME` builds no examples, so an existing program may be outdated. Therefore this function builds
 /// the example, once per process, unless `cargo xtask test` has built all of them.
@@ -29,9 +29,12 @@ pub fn example(name: &str) -> Result<PathBuf> {
     if let Some(program) = built.get(name) {
         return Ok(program.clone());
     }
-    // The examples are in a directory beside that of the test programs.
-    let test = env::current_exe()?;
-    let profile = test.parent().and_then(Path::parent).ok_or("a test program outside target")?;
+    // The examples are in a directory beside other programs, and beside that of the test programs.
+    let program = env::current_exe()?;
+    let directory = program.parent().ok_or("a program without a directory")?;
+    let is_test = directory.ends_with("deps");
+    let profile = if is_test { directory.parent() } else { Some(directory) };
+    let profile = profile.ok_or("a test program outside target")?;
     if env::var_os(EXAMPLES_BUILT).is_none() {
         build(name, profile)?;
     }

@@ -30,7 +30,7 @@ use std::{fs, thread};
 use docent_judge::Judgement;
 use rustix::process::{Pid, Signal, kill_process};
 use xtask::command::succeeds;
-use xtask::workspace::{build, root, target};
+use xtask::workspace::root;
 use xtask::{Java, Result};
 
 use history::{History, now};
@@ -191,7 +191,7 @@ struct Stage {
 impl Stage {
     fn new(members: usize) -> Result<Self> {
         let java = Java::find()?;
-        let lock_peer = build_lock_peer()?;
+        let lock_peer = xtask::example("lock_peer")?;
         let janitor = Janitor::start()?;
         let run = format!("{:x}-{:x}", std::process::id(), now() / 1_000 % 0x100_0000);
         let directory = std::env::temp_dir().join(format!("{}chaos-{run}", janitor::PREFIX));
@@ -393,12 +393,6 @@ fn eventually(failure: &str, action: impl Fn() -> Option<()>) -> Result<()> {
         thread::sleep(Duration::from_millis(500));
     }
     Err(failure.into())
-}
-
-/// Builds docent's client and returns the path of its program.
-fn build_lock_peer() -> Result<PathBuf> {
-    build(&["--package", "docent-tests", "--example", "lock_peer"])?;
-    Ok(target()?.join("debug/examples/lock_peer"))
 }
 
 fn default_report() -> PathBuf {
