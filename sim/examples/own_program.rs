@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use docent::{Client, CreateMode, Error, ErrorKind, InterProcessMutex};
-use docent_sim::{Check, Checks, Findings, Process, View, run_program};
+use docent_sim::{Check, Checks, Findings, Process, View, plan::Plan, run_program};
 
 const COUNT: &str = "/jobs/count";
 
@@ -49,7 +49,7 @@ async fn work(process: Process) {
 
 pub fn main() {
     for seed in 1..=20 {
-        let outcome = run_program(seed, 3, Checks::default().with(EachJobOnce), work);
+        let outcome = run_program(&Plan::draw(seed, 3), Checks::default().with(EachJobOnce), work);
         assert!(outcome.is_good(), "{}", outcome.history);
     }
 }

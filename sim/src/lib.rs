@@ -10,5 +10,5 @@ pub mod run;
 pub mod world;
 
 pub use recipes::step::Plan;
-pub use run::own::{Process, run_plan, run_program, run_restored_program};
+pub use run::own::{Process, run_plan, run_program};
 pub use world::check::{Check, Checks, Findings, View};

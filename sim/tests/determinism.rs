@@ -37,7 +37,7 @@ fn a_seed_gives_the_same_history_alone_and_in_a_batch() {
 
 /// The hash was stored by another machine. It changes when docent sends other frames, or at other times, and when the
 /// simulator draws in another order: then, after a look at the difference, store the new one with
-/// `DOCENT_BLESS=1 cargo test --release --test simulator determinism`, run in `sim/`.
+/// `DOCENT_BLESS=1 cargo test --test simulator determinism`, run in `sim/`.
 #[test]
 fn a_fixed_plan_gives_the_stored_history() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");

@@ -6,7 +6,7 @@ mod example;
 use std::time::Duration;
 
 use docent::{Client, CreateMode, Error};
-use docent_sim::{Checks, Process, run_program};
+use docent_sim::{Checks, Process, plan::Plan, run_program};
 
 #[test]
 fn no_job_is_counted_twice() {
@@ -34,7 +34,7 @@ fn a_job_counted_twice_is_found() {
     };
     let checks = || Checks::default().with(example::EachJobOnce);
     let is_found = |seed| {
-        let outcome = run_program(seed, 3, checks(), work);
+        let outcome = run_program(&Plan::draw(seed, 3), checks(), work);
         outcome.history.violations().any(|text| text.ends_with(" writes"))
     };
     assert!((1..=10).any(is_found));

@@ -11,7 +11,7 @@ use docent::{
     Client, CreateMode, InterProcessMutex, LockGuard, PersistentNode, cache::CuratorCache,
     shared::SharedValue,
 };
-use docent_sim::{Check, Checks, Findings, Process, View, run_restored_program};
+use docent_sim::{Check, Checks, Findings, Process, View, plan::Plan, run_program};
 
 const PROCESSES: usize = 3;
 
@@ -163,7 +163,8 @@ fn recipes_follow_servers_whose_backup_is_restored() {
         let seen = Seen::default();
         let checks = Checks::default().with(Follows(seen.clone()));
         let main = move |process| work(process, seen.clone());
-        let outcome = run_restored_program(seed, PROCESSES, checks, main);
+        let plan = Plan::draw(seed, PROCESSES).with_restored_backup();
+        let outcome = run_program(&plan, checks, main);
         assert!(outcome.is_good(), "seed {seed}:\n{}", outcome.history);
     }
 }

@@ -55,63 +55,42 @@ impl Process {
     }
 }
 
-/// Runs a program: `main` in each of its processes, on servers and with faults that the seed draws, and these checks.
-/// Each process ends by itself, with its clients closed or dropped.
+impl Plan<()> {
+    /// Draws servers, processes without steps, and faults for a program.
+    #[must_use]
+    pub fn draw(seed: u64, processes: usize) -> Self {
+        let rng = &mut generator(seed, "own");
+        let mut plan = empty::<()>(seed, rng);
+        let setting = Setting::draw(rng, &plan, true);
+        for _ in 0..processes {
+            let client = setting.client(rng);
+            plan.processes.push(setting.process(rng, client, Vec::new()));
+        }
+        plan.faults = faults(rng, processes, plan.servers.count, plan.peace_at_ms);
+        plan
+    }
+
+    /// The servers are also replaced by a backup of theirs before the faults end. What they acknowledged since the backup
+    /// is gone, sessions and nodes come back, and zxids, versions and fencing tokens begin again.
+    #[must_use]
+    pub fn with_restored_backup(mut self) -> Self {
+        // A backup would bring permissions back that were taken for a while.
+        self.faults.retain(|fault| !matches!(fault.kind, FaultKind::Deny { .. }));
+        let part_ms = self.peace_at_ms / 3;
+        let rng = &mut generator(self.seed, "backup");
+        let (at_ms, age_ms, for_ms) = (rng.u64(..part_ms), rng.u64(..part_ms), rng.u64(..part_ms));
+        self.faults.push(Fault { at_ms, kind: FaultKind::RestoreBackup { age_ms, for_ms } });
+        self
+    }
+}
+
+/// Runs a program: `main` in each of the processes of the plan, and these checks. Each process ends by itself, with its
+/// clients closed or dropped.
 ///
 /// # Panics
 ///
 /// As [`run_watched`](super::run_watched).
 pub fn run_program<F>(
-    seed: u64,
-    processes: usize,
-    checks: Checks,
-    main: impl Fn(Process) -> F + Send + Sync + 'static,
-) -> Outcome
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    run(&plan(seed, processes), checks, main)
-}
-
-/// As [`run_program`], on servers that are replaced by a backup of theirs before the faults end. What they acknowledged
-/// since the backup is gone, sessions and nodes come back, and zxids, versions and fencing tokens begin again.
-///
-/// # Panics
-///
-/// As [`run_watched`](super::run_watched).
-pub fn run_restored_program<F>(
-    seed: u64,
-    processes: usize,
-    checks: Checks,
-    main: impl Fn(Process) -> F + Send + Sync + 'static,
-) -> Outcome
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    let mut plan = plan(seed, processes);
-    // A backup would bring permissions back that were taken for a while.
-    plan.faults.retain(|fault| !matches!(fault.kind, FaultKind::Deny { .. }));
-    let part_ms = plan.peace_at_ms / 3;
-    let rng = &mut generator(seed, "backup");
-    let (at_ms, age_ms, for_ms) = (rng.u64(..part_ms), rng.u64(..part_ms), rng.u64(..part_ms));
-    plan.faults.push(Fault { at_ms, kind: FaultKind::RestoreBackup { age_ms, for_ms } });
-    run(&plan, checks, main)
-}
-
-/// Draws a plan whose processes have no steps.
-fn plan(seed: u64, processes: usize) -> Plan<()> {
-    let rng = &mut generator(seed, "own");
-    let mut plan = empty::<()>(seed, rng);
-    let setting = Setting::draw(rng, &plan, true);
-    for _ in 0..processes {
-        let client = setting.client(rng);
-        plan.processes.push(setting.process(rng, client, Vec::new()));
-    }
-    plan.faults = faults(rng, processes, plan.servers.count, plan.peace_at_ms);
-    plan
-}
-
-fn run<F>(
     plan: &Plan<()>,
     checks: Checks,
     main: impl Fn(Process) -> F + Send + Sync + 'static,
