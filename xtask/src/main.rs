@@ -13,6 +13,7 @@ mod faults;
 mod guide;
 mod mutants;
 mod packages;
+mod programs;
 mod report;
 mod semver;
 mod server;

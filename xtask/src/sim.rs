@@ -16,7 +16,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     if !build()? {
         return Ok(ExitCode::FAILURE);
     }
-    code(simulator(arguments).status()?)
+    code(simulator(&["--release"], arguments).status()?)
 }
 
 /// The exit code of a program that was run.
@@ -38,18 +38,9 @@ pub(crate) fn with_absolute_schedule(arguments: &[String]) -> Result<Vec<String>
 
 /// Builds the simulator and returns whether that succeeded. Cargo is quiet, so that the error for
 /// wrong usage is one line.
-pub(crate) fn build() -> Result<bool> {
-    build_package("docent-sim")
-}
-
-/// Builds the lab, which contains the simulator.
-pub(crate) fn build_lab() -> Result<bool> {
-    build_package("docent-lab")
-}
-
-fn build_package(package: &str) -> Result<bool> {
+fn build() -> Result<bool> {
     let mut command = cargo_in_sim();
-    let build = ["build", "--release", "--locked", "--quiet", "--package", package];
+    let build = ["build", "--release", "--locked", "--quiet", "--package", "docent-sim"];
     let mut build = command.args(build).spawn()?;
     let (start, mut is_announced) = (Instant::now(), false);
     loop {
@@ -64,13 +55,12 @@ fn build_package(package: &str) -> Result<bool> {
     }
 }
 
-/// A command that runs the simulator, which must have been built. It runs cargo, because only cargo
+/// A command that runs the simulator, with these options of cargo. It runs cargo, because only cargo
 /// knows the path of the program.
-pub(crate) fn simulator(arguments: &[String]) -> Command {
+pub(crate) fn simulator(options: &[&str], arguments: &[String]) -> Command {
     let mut command = cargo_in_sim();
-    command
-        .args(["run", "--release", "--locked", "--quiet", "--bin", "docent-sim", "--"])
-        .args(arguments);
+    command.args(["run", "--locked", "--quiet", "--bin", "docent-sim"]).args(options);
+    command.arg("--").args(arguments);
     command
 }
 

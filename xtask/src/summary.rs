@@ -73,6 +73,16 @@ impl Summary {
         }
     }
 
+    /// Adds the results of other tests.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+        self.failed_tests.extend(other.failed_tests);
+        self.failed_targets.extend(other.failed_targets);
+        self.failed_builds.extend(other.failed_builds);
+    }
+
     /// Counts a run that this machine cannot do.
     pub(crate) fn skip_run(&mut self) {
         self.skipped += 1;
@@ -139,13 +149,19 @@ mod tests {
         ] {
             summary.read_stderr(line);
         }
+        // Those of tests in the background.
+        let mut other = Summary::default();
+        other.read_stdout("test result: ok. 1 passed; 0 failed; 0 ignored");
+        other.add_run("cargo xtask exhaust --quick", false);
+        summary.add(other);
         // libtest has counted it as passed.
         summary.skip(1);
         summary.add_run("cargo xtask sim", false);
-        assert_eq!(summary.to_string(), "3 passed, 2 failed, 2 skipped");
+        assert_eq!(summary.to_string(), "4 passed, 3 failed, 2 skipped");
         assert_eq!(
             summary.failures(),
-            "\nnot compiled:\n  docent (test \"locks\")\n\nfailed tests:\n  module::two\n  cargo xtask sim\n\
+            "\nnot compiled:\n  docent (test \"locks\")\n\nfailed tests:\n  module::two\n  \
+             cargo xtask exhaust --quick\n  cargo xtask sim\n\
              \nfailed targets (arguments for cargo test):\n  -p docent-session --lib\n"
         );
     }

@@ -1,16 +1,16 @@
 //! `cargo xtask test`: runs all tests, against a real ZooKeeper and Curator.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::ToSocketAddrs as _;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ExitCode};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use xtask::{EXAMPLES_BUILT, Result, Server, Settings, TemporaryDirectory, four_letter_word};
 
 use crate::compose::Container;
+use crate::programs::{Background, Programs};
 use crate::summary::Summary;
 use crate::{chaos, packages, sim, threads};
 use xtask::workspace::{cargo, is_ci, root};
@@ -69,29 +69,16 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
 
     let mut summary = Summary::default();
     let has_gssapi = kerberos.is_ok();
-    let simulator = arguments.is_empty().then(BackgroundBuild::of_the_simulator);
+    let simulator = arguments.is_empty().then(|| Background::start(test_simulator));
     let mut success = build_examples(&arguments, has_gssapi)?
         && cargo_test(&arguments, has_gssapi, environment, &mut summary)?;
-    if let (Some(server), true) = (&server, arguments.is_empty()) {
-        println!("xtask: the tests that run on either server, now on the embedded one");
-        let class_path = server.class_path.iter().cloned();
-        let environment = class_path
-            .map(|path| ("DOCENT_TEST_CURATOR_CLASSPATH", path))
-            .chain([(EXAMPLES_BUILT, "1".into())])
-            .collect();
-        success &= cargo_test(&on_the_embedded_server(), has_gssapi, environment, &mut summary)?;
-    }
-    if arguments.is_empty() {
-        success &= test_aws_lc_rs(&mut summary)?;
-    }
     let mut no_chaos = None;
-    if let Some(build) = simulator {
-        // Side by side: chaos mostly waits, and the simulator computes.
+    if let Some(simulator) = simulator {
+        // Side by side: chaos mostly waits.
         let chaos = start_chaos(hermetic);
-        let simulated = test_simulator(build, &mut summary)
-            .and_then(|is_good| Ok(is_good & test_lab_page(&skips, &mut summary)?));
+        let rest = test_the_rest(server.as_ref(), has_gssapi, &skips, &mut summary);
         no_chaos = end_chaos(chaos, &mut summary, &mut success);
-        success &= simulated?;
+        success &= rest? & simulator.end(&mut summary)?;
     }
     let lacks_real_server = server.is_none();
     drop(server);
@@ -185,13 +172,32 @@ impl RealServer {
     }
 }
 
+/// Runs the tests that are built with other features, and those that run on either server on the other one.
+fn test_the_rest(
+    server: Option<&RealServer>,
+    has_gssapi: bool,
+    skips: &Path,
+    summary: &mut Summary,
+) -> Result<bool> {
+    let mut success = true;
+    if let Some(server) = server {
+        println!("xtask: the tests that run on either server, now on the embedded one");
+        let class_path = server.class_path.iter().cloned();
+        let environment = class_path
+            .map(|path| ("DOCENT_TEST_CURATOR_CLASSPATH", path))
+            .chain([(EXAMPLES_BUILT, "1".into())])
+            .collect();
+        success &= cargo_test(&on_the_embedded_server(), has_gssapi, environment, summary)?;
+    }
+    Ok(success & test_aws_lc_rs(summary)? & test_lab_page(skips, summary)?)
+}
+
 /// The arguments for the tests that run on either server. Those that need a real server are skipped
-/// here; they have run before.
+/// here; they have run before. Of all packages: of one, other features would be built.
 fn on_the_embedded_server() -> Vec<String> {
     let targets = ["locks", "parity", "repository"].map(|target| ["--test", target]);
     let tests = ["--", "interop::", "locks_send_curators_frames", "lock_holds_25_times_without"];
-    let all = ["--package", "docent-tests"].into_iter().chain(targets.into_iter().flatten());
-    all.chain(tests).map(str::to_owned).collect()
+    targets.into_iter().flatten().chain(tests).map(str::to_owned).collect()
 }
 
 /// Builds the examples, which tests start as programs: cargo does not build them for a single test.
@@ -233,42 +239,7 @@ fn cargo_test(
         let processors = thread::available_parallelism().map_or(1, usize::from);
         command.env("RUST_TEST_THREADS", (4 * processors).to_string());
     }
-    run_tests(command, summary)
-}
-
-/// A build at the lowest priority. It takes minutes, and meanwhile most tests wait for servers.
-struct BackgroundBuild(Option<Child>);
-
-impl BackgroundBuild {
-    /// Starts the build that [`test_simulator`] requires. If it fails, [`test_simulator`] repeats
-    /// it and shows the error.
-    fn of_the_simulator() -> Self {
-        let mut command = sim::cargo_in_sim();
-        command.args(["test", "--workspace", "--release", "--locked", "--no-run", "--quiet"]);
-        let Ok(mut child) = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
-            return Self(None);
-        };
-        // The compilers started by cargo inherit the priority.
-        let id = child.id().to_string();
-        let renice =
-            Command::new("renice").args(["-n", "19", "-p", &id]).stdout(Stdio::null()).status();
-        if renice.is_ok_and(|status| status.success()) {
-            return Self(Some(child));
-        }
-        // At the normal priority, it would slow the tests down.
-        let _ = child.kill();
-        let _ = child.wait();
-        Self(None)
-    }
-}
-
-impl Drop for BackgroundBuild {
-    /// Waits until the build ends.
-    fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            let _ = child.wait();
-        }
-    }
+    Programs::Foreground.run(command, summary)
 }
 
 /// Runs the TLS test with aws-lc-rs, the crypto provider that the workspace is not built with.
@@ -277,42 +248,44 @@ fn test_aws_lc_rs(summary: &mut Summary) -> Result<bool> {
     let options = "test --package docent-session --features tls-aws-lc-rs,docent-testing/tls-aws-lc-rs --test tls_providers";
     let mut command = cargo();
     command.args(options.split(' '));
-    run_tests(command, summary)
+    Programs::Foreground.run(command, summary)
 }
 
 /// Runs the tests of the simulator, then its default seeds and the quick scopes; each of these two counts as one test. Then
 /// the quick part of the threads, which is a test.
-fn test_simulator(build: BackgroundBuild, summary: &mut Summary) -> Result<bool> {
-    println!("xtask: the simulator: its tests, 2,000 seeds, and the quick scopes in every order");
-    drop(build);
+fn test_simulator(programs: &Programs, summary: &mut Summary) -> Result<bool> {
+    programs.title("the simulator: its tests, 2,000 seeds, and the quick scopes in every order")?;
     let mut command = sim::cargo_in_sim();
-    // The same profile as for the seeds, so that the dependencies are built once.
-    command.args(["test", "--workspace", "--release", "--locked", "--no-fail-fast"]);
-    let mut success = run_tests(command, summary)?;
-    let is_good = sim::build()? && sim::simulator(&[]).status()?.success();
-    summary.add_run("cargo xtask sim", is_good);
-    success &= is_good;
-    let quick = ["exhaust", "--quick"].map(str::to_owned);
-    let is_good = sim::simulator(&quick).status()?.success();
-    summary.add_run("cargo xtask exhaust --quick", is_good);
-    success &= is_good;
-    println!("xtask: the threads of small scenarios, in few orders");
+    // In the profile of development: to optimise more takes minutes, and saves less than a minute of these runs.
+    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    let mut success = programs.run(command, summary)?;
+    for (name, arguments) in
+        [("cargo xtask sim", &[][..]), ("cargo xtask exhaust --quick", &["exhaust", "--quick"])]
+    {
+        let arguments: Vec<_> = arguments.iter().copied().map(str::to_owned).collect();
+        let is_good = programs.run(sim::simulator(&[], &arguments), summary)?;
+        summary.add_run(name, is_good);
+        success &= is_good;
+    }
+    programs.title("the threads of small scenarios, in few orders")?;
     let mut command = threads::cargo_in_threads();
-    command.args(["test", "--release", "--locked", "--no-fail-fast"]);
-    success &= run_tests(command, summary)?;
-    Ok(success)
+    command.args(["test", "--locked", "--no-fail-fast"]);
+    Ok(success & programs.run(command, summary)?)
 }
 
 /// Runs the test of the lab's page in a browser, with the lab that was built with the simulator.
 fn test_lab_page(skips: &Path, summary: &mut Summary) -> Result<bool> {
     println!("xtask: the page of the lab in a browser");
-    if !sim::build_lab()? {
+    let mut build = sim::cargo_in_sim();
+    build.args(["build", "--locked", "--quiet", "--package", "docent-lab"]);
+    if !build.status()?.success() {
         return Ok(false);
     }
     let mut command = sim::cargo_in("lab/browser");
+    command.env("DOCENT_LAB", root().join("sim/target/debug/docent-lab"));
     command.args(["test", "--locked"]);
     command.env("DOCENT_TEST_SKIPS", skips);
-    run_tests(command, summary)
+    Programs::Foreground.run(command, summary)
 }
 
 /// Starts two minutes of chaos, or says what this machine lacks for it.
@@ -342,39 +315,6 @@ fn end_chaos(chaos: Result<Child>, summary: &mut Summary, success: &mut bool) ->
             Some(format!("xtask: skipped: cargo xtask chaos: {missing}"))
         }
     }
-}
-
-/// Runs a test command of cargo, forwards its output and adds it to the summary.
-fn run_tests(mut command: Command, summary: &mut Summary) -> Result<bool> {
-    if io::IsTerminal::is_terminal(&io::stderr()) && env::var_os("CARGO_TERM_COLOR").is_none() {
-        // Cargo writes to a pipe here, so by itself it would print without colours.
-        command.env("CARGO_TERM_COLOR", "always");
-    }
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn()?;
-    let stdout = child.stdout.take().ok_or("cargo test without standard output")?;
-    let stderr = child.stderr.take().ok_or("cargo test without standard error")?;
-    let cargo_output = thread::spawn(move || {
-        let mut lines = Vec::new();
-        forward(stderr, &mut io::stderr(), |line| lines.push(line.to_owned()))?;
-        Ok::<_, io::Error>(lines)
-    });
-    forward(stdout, &mut io::stdout(), |line| summary.read_stdout(line))?;
-    let lines = cargo_output.join().map_err(|_| "the reader of standard error panicked")??;
-    lines.iter().for_each(|line| summary.read_stderr(line));
-    Ok(child.wait()?.success())
-}
-
-/// Copies the lines of `from` to `to`, and calls `read` with each.
-fn forward(from: impl Read, to: &mut impl Write, mut read: impl FnMut(&str)) -> io::Result<()> {
-    let mut from = BufReader::new(from);
-    let mut line = Vec::new();
-    while from.read_until(b'\n', &mut line)? > 0 {
-        to.write_all(&line)?;
-        read(&String::from_utf8_lossy(&line));
-        line.clear();
-    }
-    Ok(())
 }
 
 /// Separates `--hermetic` from the arguments of `cargo test`.
