@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Scope;
 use crate::{
+    Plan,
     faults::planted,
     plan,
     run::{Outcome, Watch, diagram},
@@ -55,20 +56,28 @@ impl Schedule {
     ///
     /// Its scope does not exist, or has no such schedule any more.
     pub fn run(&self) -> Result<(Outcome, String), String> {
+        let (outcome, plan) = self.run_watched(&Watch::with_frames())?;
+        let diagram = diagram::draw(&outcome.history, plan.processes.len(), plan.servers.count);
+        Ok((outcome, diagram))
+    }
+
+    /// Runs it, and looks at it in some way. Returns the plan of its scope, too.
+    ///
+    /// # Errors
+    ///
+    /// Its scope does not exist, or has no such schedule any more.
+    pub fn run_watched(&self, watch: &Watch) -> Result<(Outcome, Plan), String> {
         let mut scope = Scope::named(&self.scope)?;
         if self.plant.is_some() {
             scope.plan.plant.clone_from(&self.plant);
         }
-        let watch = Watch::with_frames();
-        let (outcome, taken, _) = scope.run(self.choices.clone(), KnownStates::default(), &watch);
+        let (outcome, taken, _) = scope.run(self.choices.clone(), KnownStates::default(), watch);
         if !taken.iter().map(|(choice, _)| choice).take(self.choices.len()).eq(&self.choices) {
             let scope = &self.scope;
             return Err(format!(
                 "the scope `{scope}` has changed, and has no such schedule any more"
             ));
         }
-        let (processes, servers) = (scope.plan.processes.len(), scope.plan.servers.count);
-        let diagram = diagram::draw(&outcome.history, processes, servers);
-        Ok((outcome, diagram))
+        Ok((outcome, scope.plan))
     }
 }
