@@ -13,6 +13,7 @@ use docent_protocol::{
     EscapedJson,
     dissect::{DEFAULT_FRAME_LIMIT, Direction, Dissector, Frame},
 };
+use docent_testing::tap::{Line, Segment};
 
 use crate::exit::{self, CommandResult, Failure};
 
@@ -59,7 +60,10 @@ With --stream:
                         -e tcp.stream -e tcp.srcport -e tcp.dstport -e tcp.payload
                     (columns separated by tabs; lines of other ports are ignored). The number precedes each
                     line of the output, and is the member `stream` with --json.
-                    Without the column STREAM, all segments belong to one connection.
+                    Without the column STREAM, all segments belong to one connection. A column in front of it,
+                    -e frame.time_relative, is ignored.
+  SECONDS STREAM c2s HEX, SECONDS STREAM s2c HEX
+                    a segment, as written by docent tap --capture
 
 With --json, the members are: direction, kind (connect, request, reply, event, word, text, undecodable), and those
 of the kind: op and error with ZooKeeper's names, header and body with jute's names, event, xid, leftOver (a number
@@ -171,20 +175,6 @@ struct Decoder<'a> {
     passed: bool,
 }
 
-/// One line of the input.
-enum Line {
-    /// A comment, an empty line, or a segment of another port.
-    Ignored,
-    Connection {
-        is_established: bool,
-    },
-    Bytes {
-        stream: Option<u64>,
-        direction: Direction,
-        bytes: Vec<u8>,
-    },
-}
-
 impl Decoder<'_> {
     fn read_file(&mut self, file: &Path) -> Result<(), DecodeFailure> {
         let name =
@@ -206,7 +196,8 @@ impl Decoder<'_> {
             if text.last() != Some(&b'\n') && text.len() as u64 == MAX_LINE_LENGTH {
                 return Err(invalid("the line is too long".to_owned()));
             }
-            let parsed = self.options.parse(&String::from_utf8_lossy(&text)).map_err(invalid)?;
+            let ports = self.options.stream.then_some(&*self.options.port);
+            let parsed = Line::parse(&String::from_utf8_lossy(&text), ports).map_err(invalid)?;
             self.process(parsed, line)?.map_or(Ok(()), |reason| Err(invalid(reason)))?;
         }
         Ok(())
@@ -226,11 +217,11 @@ impl Decoder<'_> {
                 self.end(None, &ended)?;
                 Ok(None)
             }
-            Line::Bytes { stream, direction, bytes } => {
-                if let Some(stream) = stream {
+            Line::Segment(Segment { connection, direction, bytes, .. }) => {
+                if let Some(stream) = connection {
                     self.displace_for(stream)?;
                 }
-                self.feed(stream, direction, &bytes, number).map_err(DecodeFailure::Output)
+                self.feed(connection, direction, &bytes, number).map_err(DecodeFailure::Output)
             }
         }
     }
@@ -352,73 +343,5 @@ impl Decode {
                 writeln!(output, "{{\"stream\":{stream},{}", EscapedJson(members))
             }
         }
-    }
-
-    fn parse(&self, line: &str) -> Result<Line, String> {
-        let line = line.trim();
-        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        if word.is_empty() || word.starts_with('#') {
-            return Ok(Line::Ignored);
-        }
-        if let Some(direction) = Direction::from_name(word) {
-            return Ok(Line::Bytes { stream: None, direction, bytes: unhex(rest)? });
-        }
-        match (word, rest.trim()) {
-            ("conn", "") => Ok(Line::Connection { is_established: false }),
-            ("conn", "established") => Ok(Line::Connection { is_established: true }),
-            _ if self.stream => self.parse_columns(line),
-            _ => Err(format!("expected `c2s HEX`, `s2c HEX` or `conn`, not {}", quoted(line))),
-        }
-    }
-
-    /// Parses a line of tshark: stream, ports, payload.
-    fn parse_columns(&self, line: &str) -> Result<Line, String> {
-        let columns: Vec<_> = line.split('\t').map(str::trim).collect();
-        let (stream, ports, hex) = match columns[..] {
-            [stream, source, destination, hex] => {
-                (Some(stream.parse()), [source, destination], hex)
-            }
-            [source, destination, hex] => (None, [source, destination], hex),
-            _ => (None, ["", ""], ""),
-        };
-        let ports = (ports[0].parse::<u16>(), ports[1].parse::<u16>());
-        let (Ok(stream), (Ok(source), Ok(destination))) = (stream.transpose(), ports) else {
-            return Err(format!(
-                "expected `c2s HEX`, `s2c HEX`, `conn`, or stream, two ports and HEX separated by tabs, not {}",
-                quoted(line)
-            ));
-        };
-        let direction = if self.port.contains(&destination) {
-            Direction::ToServer
-        } else if self.port.contains(&source) {
-            Direction::ToClient
-        } else {
-            return Ok(Line::Ignored);
-        };
-        Ok(Line::Bytes { stream, direction, bytes: unhex(hex)? })
-    }
-}
-
-/// Quotes the first 40 characters of a line.
-fn quoted(line: &str) -> String {
-    let short: String = line.chars().take(40).collect();
-    format!("\"{short}\"{}", if short.len() < line.len() { "..." } else { "" })
-}
-
-fn unhex(text: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::with_capacity(text.len() / 2);
-    let mut high = None;
-    for character in text.chars().filter(|character| !matches!(character, ':' | ' ' | '\t')) {
-        let Some(digit) = character.to_digit(16).and_then(|digit| u8::try_from(digit).ok()) else {
-            return Err(format!("'{character}' is not a hexadecimal digit"));
-        };
-        match high.take() {
-            None => high = Some(digit),
-            Some(high) => bytes.push(high << 4 | digit),
-        }
-    }
-    match high {
-        None => Ok(bytes),
-        Some(_) => Err("an odd number of hexadecimal digits".to_owned()),
     }
 }

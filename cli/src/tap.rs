@@ -1,8 +1,11 @@
 //! `docent tap`: runs the recording proxy.
 
 use std::{
+    fs::File,
+    future::pending,
     io::{self, BufRead as _, Write as _},
     net::SocketAddr,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -11,13 +14,13 @@ use docent::config::ConnectString;
 use docent_protocol::OpCode;
 use docent_testing::{
     fault::Fault,
-    tap::{Direction, Tap, TextOptions, json},
+    tap::{self, Direction, Tap, TextOptions, json},
 };
 use tokio::sync::mpsc;
 
 use crate::{
     duration,
-    exit::{CommandResult, Failure},
+    exit::{self, CommandResult, Failure},
     output::{print, report},
     serve::address,
 };
@@ -43,6 +46,9 @@ pub(crate) struct TapCommand {
     /// Show pings and closed connections too
     #[arg(long)]
     all: bool,
+    /// Write the bytes to a new file, for docent lab and docent decode: they contain passwords and credentials
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
 }
 
 const HELP: &str = "\
@@ -90,6 +96,10 @@ impl TapCommand {
         runtime.block_on(async {
             let tap = Tap::listen(self.listen, &self.upstream).await;
             let tap = tap.map_err(|error| Failure::os(self.listen, error))?;
+            let mut capture = match &self.capture {
+                Some(path) => Some(CaptureFile::create(path, &tap)?),
+                None => None,
+            };
             print(&format!("listening on {}\n", tap.addr()))?;
             tap.keep(MAX_BUFFERED_RECORDS);
             let (send, mut commands) = mpsc::unbounded_channel();
@@ -109,6 +119,7 @@ impl TapCommand {
                         let Ok(record) = record else { return Ok(()) };
                         printer(&record)?;
                     }
+                    written = CaptureFile::write(capture.as_mut()) => written?,
                     Some(command) = commands.recv() => {
                         if let Err(error) = execute(&tap, &command).await {
                             report(format_args!("{command}: {error}"));
@@ -133,6 +144,38 @@ impl TapCommand {
             line.map_or(Ok(()), |line| writeln!(out, "{line}"))?;
             out.flush()
         }
+    }
+}
+
+/// The file of `--capture`.
+struct CaptureFile<'a> {
+    path: &'a Path,
+    file: File,
+    segments: tap::Capture,
+}
+
+impl<'a> CaptureFile<'a> {
+    /// Creates the file, for its owner alone. It must not exist.
+    fn create(path: &'a Path, tap: &Tap) -> Result<Self, Failure> {
+        let mut options = File::options();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path).map_err(|error| Self::failure(path, &error))?;
+        Ok(Self { path, file, segments: tap.capture() })
+    }
+
+    /// Writes the next bytes; for ever without a file.
+    async fn write(capture: Option<&mut Self>) -> Result<(), Failure> {
+        let Some(Self { path, file, segments }) = capture else { return pending().await };
+        let Some(segment) = segments.next().await else { return pending().await };
+        // Each line at once: a tap that is killed leaves whole ones.
+        let line = format!("{segment}\n");
+        file.write_all(line.as_bytes()).map_err(|error| Self::failure(path, &error))
+    }
+
+    fn failure(path: &Path, error: &io::Error) -> Failure {
+        Failure::new(exit::IO, format_args!("cannot write {}: {error}", path.display()))
     }
 }
 

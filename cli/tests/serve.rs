@@ -194,6 +194,43 @@ fn tap_prints_frames_and_executes_commands() {
     assert_eq!(tap.line(), "   # that is all");
 }
 
+/// The bytes are for the owner of the file alone, and `docent decode` reads them.
+#[cfg(unix)]
+#[test]
+fn a_tap_writes_a_capture() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let directory = xtask::TemporaryDirectory::new("capture").unwrap();
+    let file = directory.path().join("capture");
+    let file_name = file.to_str().unwrap();
+    let mut server = Running::start(&["serve", "--listen", "127.0.0.1:0"]);
+    let upstream = server.address();
+    let tapped = ["tap", "--upstream", &upstream, "--capture", file_name];
+    let mut tap = Running::start(&tapped);
+    assert_eq!(four_letter_word(&tap.address(), "ruok"), "imok");
+    let lines = || std::fs::read_to_string(&file).unwrap_or_default();
+    let start = std::time::Instant::now();
+    while lines().lines().count() < 2 {
+        assert!(start.elapsed().as_secs() < 20, "{}", lines());
+        std::thread::yield_now();
+    }
+    assert!(lines().lines().all(|line| line.split('\t').count() == 4), "{}", lines());
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_docent")).args(arguments).output().unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code(), text)
+    };
+    let (code, text) = run(&["decode", "--stream", file_name]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text == "1 c2s four-letter word ruok\n1 s2c text imok\n", "{text}");
+    // A file that exists is not touched.
+    let (code, text) = run(&tapped);
+    let expected = format!("docent tap: cannot write {file_name}: File exists");
+    assert_eq!(code, Some(74), "{text}");
+    assert!(text.lines().last().unwrap().starts_with(&expected), "{text}");
+}
+
 #[test]
 fn an_address_in_use_is_refused_in_one_line() {
     let mut server =

@@ -25,6 +25,7 @@
 //! Names of clients: a client that connects through [`Tap::client`] has that label. A client that connects to the
 //! tap's main port gets the next letter with each new session, and keeps it for the lifetime of the session.
 
+mod capture;
 mod compare;
 mod conversation;
 mod json;
@@ -42,13 +43,18 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, task::JoinSet, time::timeout};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::timeout,
+};
 
 use self::proxy::{Port, Settings, Shared};
 pub use docent_protocol::{ErrorCode, dissect::Direction};
 
 use self::text::lines;
 pub use self::{
+    capture::{Capture, Line, Segment},
     compare::{CompareOptions, Difference, compare},
     json::json,
     kill_session::kill_session,
@@ -57,6 +63,9 @@ pub use self::{
     trace::Trace,
 };
 use crate::fault::Fault;
+
+/// The most reads of the sockets that wait for the subscriber of [`Tap::capture`].
+const CAPTURED_READS: usize = 1024;
 
 /// A recording proxy. Dropping it closes its ports and connections.
 #[derive(Debug)]
@@ -190,6 +199,16 @@ impl Tap {
             count: self.shared.count.subscribe(),
             next: seq,
         }
+    }
+
+    /// The bytes of all connections from now on, as they arrive, in the order of the records. They contain the passwords of
+    /// sessions, and credentials. Earlier subscriptions end. The tap does not forward bytes that its subscriber has not
+    /// made room for: up to 1,024 reads wait.
+    #[must_use]
+    pub fn capture(&self) -> Capture {
+        let (sender, receiver) = mpsc::channel(CAPTURED_READS);
+        self.shared.state().capture = Some(sender);
+        Capture(receiver)
     }
 
     /// Waits for the first record, from the start of the trace, that `wanted` accepts.

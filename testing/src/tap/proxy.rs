@@ -15,12 +15,13 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::watch,
+    sync::{mpsc, watch},
     task::JoinSet,
     time::{Instant, timeout},
 };
 
 use super::{
+    capture::Segment,
     conversation::{Conversation, Registry, Step},
     record::{Record, Side, What},
 };
@@ -52,6 +53,7 @@ pub(crate) struct State {
     pub(crate) forgotten: u64,
     /// Maximum number of records kept.
     pub(crate) limit: usize,
+    pub(crate) capture: Option<mpsc::Sender<Segment>>,
     connections: u64,
 }
 
@@ -64,6 +66,7 @@ impl Shared {
                 records: VecDeque::new(),
                 forgotten: 0,
                 limit: DEFAULT_LIMIT,
+                capture: None,
                 connections: 0,
             }),
             count: watch::Sender::new(0),
@@ -336,6 +339,8 @@ impl Pipe<'_> {
         let mut buffer = vec![0; READ_SIZE];
         loop {
             let Ok(len) = from.read(&mut buffer).await else { return End::Broken };
+            // Before the bytes are passed on: a reply is behind its request.
+            self.capture(buffer.get(..len).unwrap_or_default()).await;
             let mut steps = Vec::new();
             {
                 // Lock order: the state before the conversation, everywhere. Both stay locked until the records
@@ -372,6 +377,19 @@ impl Pipe<'_> {
                 return End::Eof;
             }
         }
+    }
+
+    async fn capture(&self, bytes: &[u8]) {
+        let capture = self.shared.state().capture.clone();
+        let Some(capture) = capture.filter(|_| !bytes.is_empty()) else { return };
+        let segment = Segment {
+            at: Some(self.shared.started.elapsed()),
+            connection: Some(self.connection),
+            direction: self.direction,
+            bytes: Bytes::copy_from_slice(bytes),
+        };
+        // The subscriber may be gone.
+        let _ = capture.send(segment).await;
     }
 
     fn keep_records(&self, state: &mut State, client: &Arc<str>, steps: &mut Vec<Step>) {
