@@ -24,7 +24,9 @@ function decode(fragment) {
 async function ask(path, options = {}) {
   const token = new URLSearchParams(location.search).get("token");
   const headers = { "X-Docent-Lab": "1", ...(token ? { Authorization: "Bearer " + token } : {}) };
-  const response = await fetch(path, { ...options, headers });
+  const response = await fetch(path, { ...options, headers }).catch(() => {
+    throw new Error("The lab does not answer: is `docent lab` still running?");
+  });
   if (!response.ok) throw new Error(await response.text());
   return response.json();
 }
@@ -208,7 +210,7 @@ function select(index, redraws = true) {
     parts.push(step);
   }
   const lines = breaks.ofFrame(frame, state.timeline);
-  if (!state.timeline.is_live) parts.push(group("", lines));
+  if (state.timeline.takes_faults) parts.push(group("", lines));
   const fields = document.createElement("details"), summary = document.createElement("summary"), text = document.createElement("pre");
   summary.textContent = "Decoded fields";
   text.textContent = names.short(JSON.stringify(frame.fields.body ?? null, null, 1));
@@ -246,7 +248,7 @@ function group(title, lines) {
 
 function breakMenu() {
   const { timeline } = state, target = document.createElement("select"), shown = document.createElement("div");
-  if (timeline.is_live) return byId("breaks").replaceChildren(paragraph("Live traffic is only shown.", "quiet"));
+  if (!timeline.takes_faults) return byId("breaks").replaceChildren(paragraph("This is only shown: it takes no faults.", "quiet"));
   target.setAttribute("aria-label", "What to break");
   const names = timeline.clients.filter((name) => name !== "you");
   for (const name of names) target.append(new Option("Client " + name, name));
@@ -325,33 +327,34 @@ function reveal() {
   byId("answer").hidden = false;
 }
 
-// Live traffic: asks for what is new, and follows its end unless the reader has gone back.
-async function watchTap() {
+// Traffic: asks for what is new while it goes on, and follows its end unless the reader has gone back.
+async function watchTraffic() {
   state.lesson = null;
   byId("lessons").value = "";
-  byId("title").textContent = "Live traffic";
-  byId("question").textContent = "What clients send through this relay, step by step. Who believes is read from the frames: first in a listing, until its delete.";
+  byId("title").textContent = "Traffic";
+  byId("question").textContent = "What clients send to a server, step by step. Who believes is read from the frames: first in a listing, until its delete.";
   for (const id of ["prediction", "answer", "editor"]) byId(id).hidden = true;
-  let known = 0;
-  while (location.hash === "#tap") {
+  let known = 0, goesOn = true;
+  while (location.hash === "#traffic" && goesOn) {
     try {
-      const timeline = await ask("/tap?known=" + known);
+      const timeline = await ask("/traffic?known=" + known);
       if (timeline) {
         const follows = !state.timeline || known === 0 || state.now >= state.timeline.end;
         known = timeline.frames.length;
+        goesOn = timeline.is_live;
         show(timeline, follows ? timeline.end : state.now);
-        tell(timeline.is_cut_off ? new Error("No more is recorded: start the lab again. The relay goes on.") : null);
-      }
+        tell(timeline.is_cut_off ? new Error(goesOn ? "No more is recorded: start the lab again. The relay goes on." : "The capture is longer: only its start is shown.") : null);
+      } else tell(null);
     } catch (error) {
       tell(error);
     }
-    await new Promise((done) => setTimeout(done, 500));
+    if (goesOn) await new Promise((done) => setTimeout(done, 500));
   }
 }
 
 // What the address names.
 function follow() {
-  if (location.hash === "#tap") return void watchTap();
+  if (location.hash === "#traffic") return void watchTraffic();
   byId("editor").hidden = false;
   const fragment = location.hash.slice(1), name = fragment.match(/^lesson=([\w-]+)$/)?.[1];
   const lesson = state.lessons.find((lesson) => lesson.name === (name ?? (fragment ? "" : state.lessons[0].name)));

@@ -93,6 +93,7 @@ export class Stage {
     const parts = [this.definitions(), this.axis(from, scale.time(right)), this.lanes(width)];
     const isIn = (of) => of.from <= to && of.to >= from;
     const bars = element("g");
+    this.stated = [];
     for (const fault of timeline.faults.filter(isIn)) bars.append(...this.fault(fault, now));
     for (const truth of timeline.truths.filter(isIn)) bars.append(...this.truth(truth, now));
     for (const belief of timeline.beliefs.filter(isIn)) bars.append(...this.belief(belief, now));
@@ -106,7 +107,6 @@ export class Stage {
       if ((frame.arrived ?? frame.sent) >= from || frame.sent >= from) frames.append(this.frame(frame, index, now, index === selected));
     }
     parts.push(frames);
-    this.stated = [];
     for (const note of timeline.notes) if (note.is_state && note.at >= from && note.at <= to) parts.push(...this.state(note));
     for (const write of timeline.writes) if (write.at >= from && write.at <= to) parts.push(...this.write(write));
     const x = scale.x(now);
@@ -236,14 +236,15 @@ export class Stage {
     if (width > 0) parts.push(this.titled(element("rect", { x, y, width, height, rx: 4, fill: isStop ? "url(#bars)" : "var(--bad)", "fill-opacity": isStop ? .5 : .09, stroke: isStop ? "var(--stop)" : "var(--bad)", "stroke-opacity": .5, "stroke-dasharray": "4 3", "data-fault": fault.kind }), fault.text));
     const label = element("text", { x: x + 3, y: y + 9, "font-size": 10.5, "font-weight": 600, "data-fault": fault.kind }, "⚡ " + (isStop && width ? (fault.kind === "kill" ? "killed" : "stopped") : fault.kind));
     label.style.fill = "var(--bad)";
+    if (isClient) this.stated.push({ client: fault.client, x });
     parts.push(this.titled(label, fault.text));
     return parts;
   }
   state(note) {
     const words = { Suspended: "✂ no connection", Lost: "✝ session lost", Reconnected: "↻ again" };
     if (!words[note.text]) return [];
-    // Two states that follow each other closely are one above the other.
-    const x = this.scale.x(note.at) + 2, crowd = this.stated.filter((of) => of.client === note.client && x - of.x < 110).length;
+    // States that follow each other, or a fault, closely are one above the other.
+    const x = this.scale.x(note.at) + 2, crowd = this.stated.filter((of) => of.client === note.client && Math.abs(x - of.x) < 110).length;
     this.stated.push({ client: note.client, x });
     const label = element("text", { x, y: this.clientY(note.client) - 4 - 11 * (crowd % 3), "font-size": 10.5, "font-weight": 600 }, words[note.text]);
     label.style.fill = "var(--bad)";

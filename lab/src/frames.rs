@@ -85,6 +85,12 @@ struct Way {
 }
 
 impl Frames {
+    /// A connection whose handshake is not among the bytes.
+    pub(crate) fn establish(&mut self, connection: usize) {
+        let dissector = Dissector::established();
+        self.connections.insert(connection, Connection { dissector, ways: Default::default() });
+    }
+
     /// Takes bytes.
     pub(crate) fn take(&mut self, at: Nanos, wire: &Wire) {
         let connection = self.connections.entry(wire.connection).or_default();

@@ -4,11 +4,12 @@
 mod belief;
 mod claim;
 mod frames;
+mod http;
 pub mod lessons;
 mod program;
 pub mod run;
 pub mod script;
 pub mod serve;
 mod steps;
-pub mod tap;
 pub mod timeline;
+pub mod traffic;

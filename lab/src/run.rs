@@ -31,8 +31,11 @@ struct LabStep(Step);
 impl PlanStep for LabStep {}
 
 /// Runs a script.
-#[must_use]
-pub fn run(script: &Script) -> Timeline {
+///
+/// # Errors
+///
+/// A schedule is none of its scope any more.
+pub fn run(script: &Script) -> Result<Timeline, String> {
     // A run plants faults into the whole process, if its plan says so.
     static ONE: Mutex<()> = Mutex::new(());
     let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,10 +52,11 @@ pub fn run(script: &Script) -> Timeline {
             plan.faults.sort_by_key(|fault| fault.at_ms);
             run::run_watched(&plan, &Watch::with_wire())
         }
+        Subject::Schedule(schedule, _) => schedule.run_watched(&Watch::with_wire())?.0,
     };
     drop(one);
     let is_cut_off = outcome.history.records.len() >= crate::timeline::MOST_RECORDS;
-    Timeline::new(Stage { names, members, is_cut_off }, script, &outcome)
+    Ok(Timeline::new(Stage { names, members, is_cut_off }, script, &outcome))
 }
 
 /// The plan of the simulator for a script of its own clients.

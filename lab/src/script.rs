@@ -2,7 +2,11 @@
 
 use std::{fmt, str::FromStr};
 
-use docent_sim::recipes::draw;
+use docent_sim::{
+    Plan,
+    exhaust::{Schedule, Scope},
+    recipes::draw,
+};
 
 /// The most bytes of a script.
 pub const MOST_BYTES: usize = 8 * 1024;
@@ -34,6 +38,8 @@ pub enum Subject {
     Clients(Setting),
     /// The plan that the simulator draws from the seed.
     Plan,
+    /// A run of `cargo xtask exhaust`, with its faults; and its stage.
+    Schedule(Schedule, (Vec<String>, usize)),
 }
 
 /// The clients of a script, and their surroundings.
@@ -183,13 +189,30 @@ impl Script {
                 let names = setting.clients.iter().map(|client| client.name.clone());
                 (names.collect(), setting.servers)
             }
-            Subject::Plan => {
-                let plan = draw::plan(self.seed);
-                let names = (0..plan.processes.len()).map(|number| format!("p{number}"));
-                (names.collect(), plan.servers.count)
-            }
+            Subject::Plan => stage_of(&draw::plan(self.seed)),
+            Subject::Schedule(_, stage) => stage.clone(),
         }
     }
+}
+
+fn stage_of(plan: &Plan) -> (Vec<String>, usize) {
+    let names = (0..plan.processes.len()).map(|number| format!("p{number}"));
+    (names.collect(), plan.servers.count)
+}
+
+/// A line with the schedule of a file, in its format.
+#[must_use]
+pub fn schedule_line(schedule: &Schedule) -> String {
+    let plant = schedule.plant.as_ref().map(|plant| format!("plant:{plant:?},"));
+    let (scope, choices, plant) = (&schedule.scope, &schedule.choices, plant.unwrap_or_default());
+    let choices: Vec<_> = choices.iter().map(u8::to_string).collect();
+    format!("schedule (scope:{scope:?},{plant}choices:[{}])", choices.join(","))
+}
+
+fn schedule(text: &str) -> Result<Subject, String> {
+    let schedule = Schedule::from_ron(text).map_err(|error| format!("is no schedule: {error}"))?;
+    let stage = stage_of(&Scope::named(&schedule.scope)?.plan);
+    Ok(Subject::Schedule(schedule, stage))
 }
 
 impl FromStr for Script {
@@ -211,23 +234,24 @@ impl FromStr for Script {
             let shown: String = line.chars().take(60).collect();
             format!("line {} ({shown:?}): {error}", at + 1)
         };
-        let (mut seed, mut setting, mut is_plan) = (1, Setting::default(), false);
+        let (mut seed, mut setting, mut given) = (1, Setting::default(), None);
         for (at, line) in &lines {
             let parsed = match line.split_once(' ').unwrap_or((line, "")) {
                 ("at" | "drop", _) => Ok(()),
                 ("seed", value) => number(value, 0, u64::MAX).map(|value| seed = value),
                 ("plan", value) => number(value, 0, u64::MAX).map(|value| {
                     seed = value;
-                    is_plan = true;
+                    given = Some(Subject::Plan);
                 }),
+                ("schedule", text) => schedule(text).map(|subject| given = Some(subject)),
                 _ => setting.line(line),
             };
             parsed.map_err(|error| place(*at, line, error))?;
         }
-        if is_plan && setting != Setting::default() {
-            return Err("a plan of the simulator has its own clients and settings".to_owned());
+        if given.is_some() && setting != Setting::default() {
+            return Err("a run of the simulator has its own clients and settings".to_owned());
         }
-        let subject = if is_plan { Subject::Plan } else { Subject::Clients(setting) };
+        let subject = given.unwrap_or(Subject::Clients(setting));
         let mut script = Self { seed, subject, faults: Vec::new() };
         let (names, members) = script.stage();
         if names.is_empty() {
@@ -238,6 +262,9 @@ impl FromStr for Script {
         {
             let fault = fault(line, (&names, members)).map_err(|error| place(*at, line, error))?;
             script.faults.push(fault);
+        }
+        if !script.faults.is_empty() && matches!(script.subject, Subject::Schedule(..)) {
+            return Err("a schedule has its own faults".to_owned());
         }
         if script.faults.len() > MOST_FAULTS {
             return Err(format!("there are more than {MOST_FAULTS} faults"));
@@ -506,6 +533,11 @@ mod tests {
             ("A: mutex 5s; at 1s skew A 90%", "-50% to 50%"),
             ("<script>alert(1)</script>", "is no line of a script"),
             ("plan 7; A: mutex 5s", "its own clients"),
+            ("schedule (scope:\"mutex-2\",choices:[]); A: mutex 5s", "its own clients"),
+            ("schedule (scope:\"mutex-2\",choices:[]); at 1s cut p0", "its own faults"),
+            ("schedule (scope:\"mutex-2\",choices:[)", "is no schedule"),
+            ("schedule (scope:\"../mutex-2\",choices:[])", "no scope is called"),
+            ("schedule (scope:\"mutex-2\",plant:\"x\",choices:[])", "no planted fault"),
             (&"A".repeat(MOST_BYTES + 1), "longer than"),
             (
                 &"at 1s kill A;".repeat(65).replacen("at", "A: mutex 1s;at", 1),

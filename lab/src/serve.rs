@@ -1,23 +1,18 @@
 //! The server of the page. It keeps nothing: each request for a run has the whole script.
 
 use std::{
-    io::{self, Read as _, Write as _},
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
+    io,
+    net::{IpAddr, SocketAddr, TcpListener},
     thread,
 };
 
-use tiny_http::{HTTPVersion, Header, Method, Request, Response, Server};
-
 use crate::{
+    http::{self, Request, Response},
     lessons,
     run::run,
-    script::{MOST_BYTES, Script},
-    tap::Tap,
+    script::Script,
+    traffic::Traffic,
 };
-
-/// The threads that answer requests.
-const THREADS: usize = 4;
 
 /// The files of the page: the path, the type, and the content.
 const FILES: [(&str, &str, &str); 7] = [
@@ -48,11 +43,10 @@ const HEADERS: [(&str, &str); 7] = [
 /// A header that only scripts of the page can send: a form or an image of another page cannot start a run.
 const OURS: &str = "X-Docent-Lab";
 
-/// A server that answers until it is dropped.
+/// A server that answers until the process ends.
 pub struct Lab {
-    server: Arc<Server>,
     address: SocketAddr,
-    threads: Vec<thread::JoinHandle<()>>,
+    thread: thread::JoinHandle<()>,
 }
 
 impl Lab {
@@ -61,24 +55,32 @@ impl Lab {
     /// # Errors
     ///
     /// If the address cannot be bound, or is beyond loopback and there is no token.
-    pub fn start(address: SocketAddr, token: Option<String>, tap: Option<Tap>) -> io::Result<Self> {
+    pub fn start(
+        address: SocketAddr,
+        token: Option<String>,
+        traffic: Option<Traffic>,
+    ) -> io::Result<Self> {
         if !address.ip().is_loopback() && token.is_none() {
             let text = "an address beyond loopback needs --token";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let server = Arc::new(Server::http(address).map_err(io::Error::other)?);
-        let address = server.server_addr().to_ip().unwrap_or(address);
-        let threads = (0..THREADS).map(|_| {
-            let (server, token, tap) = (Arc::clone(&server), token.clone(), tap.clone());
-            thread::spawn(move || {
-                while let Ok(request) = server.recv() {
-                    // The reader may be gone.
-                    let _ = answer(request, address, (token.as_deref(), tap.as_ref()));
-                }
-            })
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let thread = thread::spawn(move || {
+            http::serve(&listener, move |request| {
+                let given = (token.as_deref(), traffic.as_ref());
+                let text = "text/plain; charset=utf-8";
+                let content = request.map_err(|(status, reason)| (status, reason.to_owned()));
+                let (status, kind, body) =
+                    match content.and_then(|request| content_of(&request, address, given)) {
+                        Ok((kind, body)) => (200, kind, body),
+                        Err((status, reason)) => (status, text, reason),
+                    };
+                let headers = HEADERS.into_iter().chain([("Content-Type", kind)]).collect();
+                Response { status, headers, body }
+            });
         });
-        let threads = threads.collect();
-        Ok(Self { server, address, threads })
+        Ok(Self { address, thread })
     }
 
     /// The address that was bound.
@@ -88,87 +90,58 @@ impl Lab {
     }
 
     /// Answers until the process ends.
-    pub fn wait(mut self) {
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        for _ in 0..THREADS {
-            self.server.unblock();
-        }
+    pub fn wait(self) {
+        let _ = self.thread.join();
     }
 }
 
 /// What the server was started with.
-type Given<'a> = (Option<&'a str>, Option<&'a Tap>);
-
-fn answer(mut request: Request, address: SocketAddr, given: Given<'_>) -> io::Result<()> {
-    let (status, kind, body) = match response(&mut request, address, given) {
-        Ok((kind, body)) => (200, kind, body),
-        Err((status, text)) => (status, "text/plain; charset=utf-8", text),
-    };
-    let mut response = Response::from_string(body).with_status_code(status);
-    for (name, value) in HEADERS.into_iter().chain([("Content-Type", kind)]) {
-        if let Ok(header) = Header::from_bytes(name, value) {
-            response = response.with_header(header);
-        }
-    }
-    // As HTTP/1.0, so that the browser ends the connection: beside idle ones, tiny_http may leave one unread.
-    let (headers, is_head) = (request.headers().to_vec(), *request.method() == Method::Head);
-    let mut writer = request.into_writer();
-    response.raw_print(&mut writer, HTTPVersion(1, 0), &headers, is_head, None)?;
-    writer.flush()
-}
+type Given<'a> = (Option<&'a str>, Option<&'a Traffic>);
 
 type Refusal = (u16, String);
 
-fn response(
-    request: &mut Request,
+/// The type and the content of what is asked for.
+fn content_of(
+    request: &Request,
     address: SocketAddr,
-    (token, tap): Given<'_>,
+    (token, traffic): Given<'_>,
 ) -> Result<(&'static str, String), Refusal> {
-    let header = |name: &'static str| {
-        let found = request.headers().iter().find(|header| header.field.equiv(name));
-        found.map(|header| header.value.as_str().to_owned())
-    };
+    let host = request.header("Host").unwrap_or_default();
     // Another page, whose name leads to this address, has another host.
-    if !is_ours(&header("Host").unwrap_or_default(), address, token.is_some()) {
+    if !is_ours(host, address, token.is_some()) {
         return Err((421, "this host is not the lab's".to_owned()));
     }
-    let (is_page, given) = (header(OURS).is_some(), header("Authorization"));
-    let path = request.url().split('?').next().unwrap_or_default().to_owned();
-    if *request.method() == Method::Get
+    let origin = request.header("Origin").and_then(|origin| origin.split_once("://"));
+    if request.header("Origin").is_some() && origin.is_none_or(|(_, of)| of != host) {
+        return Err((403, "this is another page".to_owned()));
+    }
+    let (method, path) = (request.method.as_str(), request.path.as_str());
+    if method == "GET"
         && let Some((_, kind, file)) = FILES.iter().find(|(known, ..)| *known == path)
     {
         return Ok((kind, (*file).to_owned()));
     }
     if let Some(token) = token
-        && !given.is_some_and(|given| is_token(&given, token))
+        && !request.header("Authorization").is_some_and(|given| is_token(given, token))
     {
         return Err((401, "the address of the page lacks the token".to_owned()));
     }
-    if !is_page {
+    if request.header(OURS).is_none() {
         return Err((403, format!("only the lab's page is answered: {OURS} is missing")));
     }
-    match (request.method(), path.as_str()) {
-        (Method::Get, "/lessons") => json(&lessons::all().map_err(|error| (500, error))?),
-        (Method::Post, "/run") => {
-            let mut text = String::new();
-            let limit = u64::try_from(MOST_BYTES).unwrap_or(u64::MAX) + 1;
-            let read = request.as_reader().take(limit).read_to_string(&mut text);
-            read.map_err(|_| (400, "the script is no text".to_owned()))?;
+    match (method, path) {
+        ("GET", "/lessons") => json(&lessons::all().map_err(|error| (500, error))?),
+        ("POST", "/run") => {
+            let text = str::from_utf8(&request.body);
+            let text = text.map_err(|_| (400, "the script is no text".to_owned()))?;
             let script = text.parse::<Script>().map_err(|error| (400, error))?;
-            json(&run(&script))
+            json(&run(&script).map_err(|error| (400, error))?)
         }
-        (Method::Get, "/tap") => {
-            let tap = tap.ok_or((404, "the lab was started without --tap".to_owned()))?;
-            let known =
-                request.url().split_once("?known=").and_then(|(_, known)| known.parse().ok());
-            json(&tap.timeline(known.unwrap_or(0)))
+        ("GET", "/traffic") => {
+            let missing = || (404, "the lab was started without --tap or --capture".to_owned());
+            let traffic = traffic.ok_or_else(missing)?;
+            let known = request.query.strip_prefix("known=").and_then(|known| known.parse().ok());
+            json(&traffic.timeline(known.unwrap_or(0)))
         }
         _ => Err((404, "there is nothing here".to_owned())),
     }

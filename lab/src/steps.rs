@@ -64,6 +64,11 @@ impl Steps {
         step.map(|step| step.id)
     }
 
+    /// The client that has created a node, if its name says so.
+    pub(crate) fn owner(&self, path: &str) -> Option<usize> {
+        self.recognizer.owner(path).copied()
+    }
+
     /// Notes that a client believes in a node.
     pub(crate) fn hold(&mut self, path: &str) {
         self.recognizer.hold(path);

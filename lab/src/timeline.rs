@@ -37,8 +37,10 @@ pub struct Timeline {
     pub members: usize,
     /// Whether the run was too long, and its end is left out.
     pub is_cut_off: bool,
-    /// Whether it is live traffic: beliefs are those that its frames give reason for.
+    /// Whether it is traffic that goes on. Beliefs of traffic are those that its frames give reason for.
     pub is_live: bool,
+    /// Whether the script may have further faults.
+    pub takes_faults: bool,
     pub frames: Vec<Frame>,
     /// The nodes of recipes, after each change.
     pub queues: Vec<Queues>,
@@ -165,7 +167,7 @@ impl Timeline {
         let records = records.get(..records.len().min(MOST_RECORDS)).unwrap_or_default();
         let leases = match &script.subject {
             Subject::Clients(setting) => setting.leases,
-            Subject::Plan => usize::MAX,
+            Subject::Plan | Subject::Schedule(..) => usize::MAX,
         };
         let mut builder = Builder::new(leases);
         records.iter().for_each(|record| builder.take(record));
@@ -177,6 +179,7 @@ impl Timeline {
         timeline.clients = stage.names;
         timeline.members = stage.members;
         timeline.is_cut_off = stage.is_cut_off;
+        timeline.takes_faults = !matches!(script.subject, Subject::Schedule(..));
         timeline
     }
 
@@ -205,7 +208,7 @@ impl Timeline {
 /// Reads a history.
 pub(crate) struct Builder {
     pub(crate) frames: Frames,
-    steps: Steps,
+    pub(crate) steps: Steps,
     /// The number of frames whose step is known.
     seen: usize,
     pub(crate) nodes: BTreeMap<String, Node>,
@@ -420,6 +423,7 @@ impl Builder {
             members: 1,
             is_cut_off: false,
             is_live: false,
+            takes_faults: false,
             frames: self.frames.all.clone(),
             queues: self.queues.clone(),
             watches: self.watches.clone().end(last),
@@ -557,8 +561,8 @@ fn faults(script: &Script, outcome: &Outcome, last: u64) -> Vec<Span> {
         Span { from, to, client, member, kind: kind.to_owned(), text: fault.to_string() }
     };
     let of_script = script.faults.iter().map(span);
-    let is_plan = script.subject == Subject::Plan;
-    let drawn = outcome.history.records.iter().filter(|_| is_plan).take(MOST_RECORDS);
+    let is_drawn = !matches!(script.subject, Subject::Clients(_));
+    let drawn = outcome.history.records.iter().filter(|_| is_drawn).take(MOST_RECORDS);
     let drawn = drawn.filter_map(|record| match &record.what {
         Happened::Fault(text) => Some(Span {
             from: micros(record.at),

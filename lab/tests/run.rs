@@ -1,9 +1,15 @@
 //! Runs of scripts: they repeat, a fault leaves what was before it as it was, and each lesson shows what it claims.
 
-use docent_lab::{lessons, run::run, script::Script, timeline::Timeline};
+use docent_lab::{
+    lessons,
+    run::run,
+    script::{Script, schedule_line},
+    timeline::Timeline,
+};
+use docent_sim::exhaust::{Schedule, Scope, search};
 
 fn timeline(script: &str) -> Timeline {
-    run(&script.parse::<Script>().unwrap())
+    run(&script.parse::<Script>().unwrap()).unwrap()
 }
 
 #[test]
@@ -83,6 +89,24 @@ fn a_seed_of_the_simulator_is_shown() {
     assert!(
         timeline.frames.len() > 20 && !timeline.faults.is_empty() && timeline.clients.len() > 1
     );
+}
+
+/// The file that `cargo xtask exhaust` writes opens: the run is the one that breaks the rule.
+#[test]
+fn a_schedule_of_the_search_is_shown() {
+    let mut scope = Scope::named("mutex-2").unwrap();
+    scope.plan.plant = Some("granted-late".to_owned());
+    let found = search(&scope, None, |_| {}).found.expect("a broken rule");
+    let file = found.schedule.to_ron(&found.rule, "a diagram");
+    let line = schedule_line(&Schedule::from_ron(&file).unwrap());
+    let timeline = timeline(&line);
+    assert!(timeline.violations.contains(&found.rule), "{:?}", timeline.violations);
+    assert_eq!(timeline.clients, ["p0", "p1"]);
+    let steps: Vec<_> = timeline.frames.iter().filter_map(|frame| frame.step).collect();
+    assert!(steps.contains(&"lock-1") && !timeline.takes_faults, "{steps:?}");
+    // A schedule of another version of the scope.
+    let stale = "schedule (scope:\"mutex-2\",choices:[250])".parse::<Script>().unwrap();
+    assert!(run(&stale).unwrap_err().contains("has no such schedule any more"));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::{
     io::{Read as _, Write as _},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     process::Command,
+    time::Instant,
 };
 
 use docent_lab::serve::Lab;
@@ -55,13 +56,81 @@ fn the_page_loads_nothing_from_elsewhere_and_only_it_starts_runs() {
     for host in ["evil.example", &format!("evil.example:{port}"), "127.0.0.1:1", "", "127.0.0.1"] {
         assert_eq!(status(&run(host, OURS, script)), "421", "{host}");
     }
+    for (origin, expected) in [
+        (format!("http://{host}"), "200"),
+        ("http://evil.example".to_owned(), "403"),
+        (format!("http://127.0.0.1:{}", port ^ 1), "403"),
+        ("null".to_owned(), "403"),
+    ] {
+        let headers = format!("{OURS}Origin: {origin}\r\n");
+        assert_eq!(status(&run(&host, &headers, script)), expected, "{origin}");
+    }
+    // A browser asks for leave first: it has none.
+    let preflight = ask(&lab, &host, "OPTIONS /run", "Origin: http://evil.example\r\n", "");
+    assert!(status(&preflight) == "403" && !preflight.contains("Access-Control"), "{preflight}");
     let refused = run(&host, OURS, "A: dance 1s");
     assert!(status(&refused) == "400" && refused.contains("no step of a client"), "{refused}");
     let huge = run(&host, OURS, &"A".repeat(9_000));
     assert!(status(&huge) == "400" && huge.contains("longer than 8192 bytes"), "{huge}");
     assert_eq!(status(&ask(&lab, &host, "GET /../src/main.rs", OURS, "")), "404");
-    assert_eq!(status(&ask(&lab, &host, "GET /tap", OURS, "")), "404");
+    assert_eq!(status(&ask(&lab, &host, "GET /traffic", OURS, "")), "404");
     assert_eq!(status(&ask(&lab, &host, "DELETE /run", OURS, "")), "404");
+}
+
+// Case (Found in docent itself): four clients that did not send the rest of their scripts kept all others waiting.
+#[test]
+fn slow_clients_keep_nobody_waiting() {
+    let lab = lab(None);
+    let host = lab.address().to_string();
+    let start = format!("POST /run HTTP/1.1\r\nHost: {host}\r\n{OURS}");
+    let whole_head = format!("{start}Content-Length: 4000\r\n\r\nA: mut");
+    let slow: Vec<_> = (0..40)
+        .map(|number| {
+            let mut stream = TcpStream::connect(lab.address()).unwrap();
+            let sent = if number % 2 == 0 { &start } else { &whole_head };
+            stream.write_all(sent.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let began = Instant::now();
+    let answer = ask(&lab, &host, "POST /run", OURS, "run 5s; A: mutex 1s");
+    assert_eq!(status(&answer), "200");
+    assert!(began.elapsed().as_secs() < 8, "{:?}", began.elapsed());
+    drop(slow);
+}
+
+/// Requests that are none, or without end. The lab answers the next one.
+#[test]
+fn broken_requests_are_refused() {
+    let lab = lab(None);
+    let host = lab.address().to_string();
+    let long = format!("GET / HTTP/1.1\r\nHost: {host}\r\nX: {}", "x".repeat(100_000));
+    let body = format!("POST /run HTTP/1.1\r\nHost: {host}\r\n{OURS}Content-Length: ");
+    let chunked =
+        format!("{body}\r\n").replace("Content-Length: ", "Transfer-Encoding: chunked\r\n");
+    for (sent, expected) in [
+        (b"\x16\x03\x01\x02\x00\r\n\r\n".to_vec(), "400"),
+        (b"GET /\xff HTTP/1.1\r\n\r\n".to_vec(), "400"),
+        (b"GET /\r\n\r\n".to_vec(), "400"),
+        (b"GET http://evil.example/ HTTP/1.1\r\n\r\n".to_vec(), "400"),
+        (long.into_bytes(), "431"),
+        (format!("{body}x\r\n\r\n").into_bytes(), "400"),
+        (format!("{body}-1\r\n\r\n").into_bytes(), "400"),
+        (format!("{body}99999999999\r\n\r\n").into_bytes(), "413"),
+        ([format!("{body}2\r\n\r\n").as_bytes(), b"\xff\xfe"].concat(), "400"),
+        (chunked.into_bytes(), "411"),
+    ] {
+        let mut stream = TcpStream::connect(lab.address()).unwrap();
+        let _ = stream.write_all(&sent);
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        let shown = String::from_utf8_lossy(&sent[..sent.len().min(80)]).into_owned();
+        assert_eq!(status(&answer), expected, "{shown:?}: {answer}");
+    }
+    for path in ["/..", "/%2e%2e/Cargo.toml", "//etc/passwd", "/lab.js/../x", "/lab.js%00"] {
+        assert_eq!(status(&ask(&lab, &host, &format!("GET {path}"), OURS, "")), "404", "{path}");
+    }
+    assert_eq!(status(&ask(&lab, &host, "GET /", "", "")), "200");
 }
 
 #[test]
@@ -84,6 +153,9 @@ fn wrong_usage_is_one_line_and_a_code() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let taken = taken.local_addr().unwrap();
     let relay = format!("{taken}=127.0.0.1:1");
+    // Files of another kind: a program, and a text.
+    let program = env!("CARGO_BIN_EXE_docent-lab");
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     for (arguments, code, expected) in [
         (vec!["--listen", &taken.to_string()], 71, "in use"),
         (vec!["--tap", &relay], 71, "in use"),
@@ -94,10 +166,18 @@ fn wrong_usage_is_one_line_and_a_code() {
         (vec!["--listen", "0.0.0.0:0"], 64, "--token"),
         (vec!["--listen", "nonsense"], 64, "--listen"),
         (vec!["--seed", "x"], 64, "--seed"),
+        (vec!["--lesson", "x"], 64, "there are naive-late-release, "),
+        (vec!["--seed", "1", "--capture", "x"], 64, "cannot be used with"),
+        (vec!["--port", "2181"], 64, "--capture"),
+        (vec!["--capture", "/no/such/file"], 74, "/no/such/file: No such file"),
+        (vec!["--capture", "/"], 74, "directory"),
+        (vec!["--capture", program], 65, "line 1: expected"),
+        (vec!["--schedule", "/no/such/file"], 74, "No such file"),
+        (vec!["--schedule", program], 65, "UTF-8"),
+        (vec!["--schedule", manifest], 65, "Cargo.toml: 1:2: Expected"),
         (vec!["--frob"], 64, "--frob"),
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_docent-lab"));
-        let output = command.args(&arguments).output().unwrap();
+        let output = Command::new(program).args(&arguments).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
         assert!(error.starts_with("docent lab: ") && error.lines().count() == 1, "{error}");

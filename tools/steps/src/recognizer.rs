@@ -197,7 +197,8 @@ impl<C: Clone + Eq> Recognizer<C> {
         match op {
             "create" | "create2" => Some(self.create(client, path, kind)),
             "exists" if kind.is_lock() => Some(&CREATE_PARENTS),
-            "getData" if watches && kind.is_lock() && is_own => {
+            // If another owner of the same client waits, it is the node ahead of that one.
+            "getData" if watches && kind.is_lock() && is_own && !self.waits(client, path) => {
                 // The watch is set again after each event.
                 (!self.held.contains(path)).then_some(&WATCH_OWN_NODE)
             }
@@ -260,17 +261,59 @@ impl<C: Clone + Eq> Recognizer<C> {
 
     fn event(&self, client: &C, path: &str) -> Option<&'static Step> {
         match Kind::of(path) {
-            Some(kind) if !kind.is_protected() || self.waits(client, parent(path)) => kind.woken,
+            Some(kind) if !kind.is_protected() || self.waits(client, path) => kind.woken,
             None if path == LOCK && !self.bases.contains_key(LOCK) => Some(&NAIVE_WOKEN),
             _ => None,
         }
     }
 
-    /// Whether a client has a node in a queue, and has not held by it.
-    fn waits(&self, client: &C, base: &str) -> bool {
+    /// Whether a client has another node in the queue of a node, and has not held by it.
+    fn waits(&self, client: &C, path: &str) -> bool {
         self.nodes.iter().any(|(start, node)| {
+            let is_other = parent(start) == parent(path) && !path.starts_with(start);
             let is_held = self.held.iter().any(|path| path.starts_with(start));
-            node.client == *client && parent(start) == base && !node.is_deleted && !is_held
+            node.client == *client && is_other && !node.is_deleted && !is_held
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request<'a>(op: &'a str, path: &'a str, watches: bool) -> Frame<'a> {
+        Frame::Request { op, path, watches, parts: &[] }
+    }
+
+    /// The steps of two owners of one client: an application of Curator shares its connection between threads.
+    #[test]
+    fn a_client_may_wait_for_its_own_node() {
+        let (first, second) = ("/l/_c_a-lock-0000000000", "/l/_c_b-lock-0000000001");
+        let mut steps = Recognizer::default();
+        let mut step = |frame| steps.step(&"A", frame).and_then(|step| step.number);
+        assert_eq!(step(request("create2", "/l/_c_a-lock-", false)), Some(1));
+        // A lock that is revocable.
+        assert_eq!(step(request("getData", first, true)), Some(4));
+        assert_eq!(step(request("getChildren2", "/l", false)), Some(5));
+        steps.hold(first);
+        let mut step = |frame| steps.step(&"A", frame).and_then(|step| step.number);
+        assert_eq!(step(request("getData", first, true)), None);
+        assert_eq!(step(request("create2", "/l/_c_b-lock-", false)), Some(1));
+        assert_eq!(step(request("getData", first, true)), Some(7));
+        assert_eq!(step(request("delete", first, false)), Some(10));
+        assert_eq!(step(Frame::Event { path: first }), Some(8));
+        assert_eq!(step(request("delete", second, false)), Some(9));
+    }
+
+    #[test]
+    fn a_create_that_is_sent_again_is_another_step() {
+        let mut steps = Recognizer::default();
+        let (create, lost) =
+            (request("create", "/l/_c_a-lock-", false), request("sync", "/l", false));
+        let missing = Frame::Reply { op: "create", is_no_node: true };
+        let mut step = |frame| steps.step(&1, frame).and_then(|step| step.number);
+        assert_eq!((step(create), step(missing)), (Some(1), None));
+        assert_eq!(step(request("createContainer", "/l", false)), Some(2));
+        assert_eq!((step(create), step(lost), step(create)), (Some(2), Some(3), Some(3)));
     }
 }
