@@ -1,5 +1,7 @@
 //! A browser and a lab for the tests of the page.
 
+mod curator;
+
 use std::{
     env, fs,
     io::{BufRead as _, BufReader, Write as _},
@@ -12,6 +14,8 @@ use std::{
 use fantoccini::{Client, ClientBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
+
+pub use curator::Curator;
 
 /// The longest wait for anything.
 pub const DEADLINE: Duration = Duration::from_secs(20);

@@ -15,13 +15,16 @@ use std::{
     time::Instant,
 };
 
-use docent_lab_browser::{Running, browser, eval, lab, programs, skip, until};
+use docent_lab_browser::{Curator, Running, browser, eval, lab, programs, skip, until};
+use docent_protocol::OpCode;
+use docent_testing::{fault::Fault, tap::Tap};
 use fantoccini::{
     Client,
     actions::{InputSource as _, KeyAction, KeyActions},
     key::Key,
 };
 use serde_json::Value;
+use xtask::{Java, Server, Settings};
 
 struct Page {
     client: Client,
@@ -98,7 +101,8 @@ fn program() -> PathBuf {
     })
 }
 
-#[tokio::test]
+// The tap is served by other threads while the page is waited for.
+#[tokio::test(flavor = "multi_thread")]
 async fn the_page_shows_what_the_lessons_claim() {
     let Some(programs) = programs() else {
         return skip(
@@ -117,7 +121,9 @@ async fn the_page_shows_what_the_lessons_claim() {
     the_keyboard_is_enough(&page).await;
     only_what_is_in_view_is_drawn(&page).await;
     a_phone_in_landscape_has_no_overflow(&page).await;
-    live_traffic_is_shown(page).await;
+    live_traffic_is_shown(&page).await;
+    curators_steps_are_named(&page).await;
+    page.client.close().await.unwrap();
 }
 
 async fn nothing_is_from_elsewhere(page: &Page) {
@@ -380,15 +386,20 @@ fn one_session(relay: &str, upstream: TcpListener) -> TcpStream {
     client
 }
 
-async fn live_traffic_is_shown(page: Page) {
-    let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+/// A lab in front of a server, its page, and the address of its relay.
+async fn relay(page: &Page, upstream: &str) -> (Running, String) {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let relay = free.local_addr().unwrap().to_string();
     drop(free);
-    let tap = format!("{relay}={}", upstream.local_addr().unwrap());
-    let (running, address) = lab(&program(), &["--tap", &tap]);
-    assert!(address.ends_with("/#tap"), "{address}");
+    let (running, address) = lab(&program(), &["--tap", &format!("{relay}={upstream}")]);
+    assert!(address.ends_with("/#traffic"), "{address}");
     page.client.goto(&address).await.unwrap();
+    (running, relay)
+}
+
+async fn live_traffic_is_shown(page: &Page) {
+    let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let (running, relay) = relay(page, &upstream.local_addr().unwrap().to_string()).await;
     let client = one_session(&relay, upstream);
     let shown = "return [...document.querySelectorAll('#events button')].some((of) => of.textContent.includes('s0 to A: session'))";
     until(&page.client, shown).await;
@@ -397,5 +408,70 @@ async fn live_traffic_is_shown(page: Page) {
     page.eval("[...document.querySelectorAll('#events button')].at(-1).click()").await;
     assert_eq!(page.eval(password).await, false);
     drop((client, running));
-    page.client.close().await.unwrap();
 }
+
+/// The last event of a step, in a script of the page.
+fn event_of_step(number: usize) -> String {
+    format!(
+        "[...document.querySelectorAll('#events li:not([hidden]) button')].findLast((of) => of.textContent.includes('(step {number}: '))"
+    )
+}
+
+/// A real Curator on a real server: each of the ten steps has its number and name in the list of events, and its
+/// documentation, docent's line, and Curator's class and method beside the stage.
+async fn curators_steps_are_named(page: &Page) {
+    let java = match Java::find() {
+        Ok(java) => java,
+        Err(reason) => return skip(&format!("no steps of Curator: {reason}")),
+    };
+    let server = Server::start(&java, Settings::default()).unwrap();
+    let tap = Tap::start(&server.address().to_string()).await.unwrap();
+    // The first create finds no parents, and the reply to the second is lost.
+    tap.inject(Fault::drop_reply(OpCode::Create2).nth(2));
+    let (_running, relay) = relay(page, &tap.connect_string()).await;
+    let lock = "mutex:/orders/lock";
+    let mut curator = Curator::connect(&java, &relay);
+    let mut done = |command: String| {
+        let reply = curator.ask(&command);
+        assert!(reply.starts_with("ok"), "{command}: {reply}");
+    };
+    done(format!("revocable {lock}"));
+    done(format!("acquire {lock}"));
+    assert_eq!(curator.ask(&format!("acquire {lock}#late 300")), "false");
+    let waiting = curator.send(&format!("acquire {lock}#next"));
+    let seen = |number| format!("return {} !== undefined", event_of_step(number));
+    // The first one has left, and the next one waits.
+    let waits = "const all = [...document.querySelectorAll('#events li:not([hidden]) button')].map((of) => of.textContent); \
+                 const left = all.findIndex((text) => text.includes('(step 9: ')); \
+                 return left >= 0 && all.slice(left).some((text) => text.includes('(step 7: '))";
+    until(&page.client, waits).await;
+    let released = curator.send(&format!("release {lock}"));
+    assert!(
+        curator.reply(&released).starts_with("ok") && curator.reply(&waiting).starts_with("ok")
+    );
+    for (number, (title, method)) in TEN_STEPS.into_iter().enumerate() {
+        let number = number + 1;
+        until(&page.client, &seen(number)).await;
+        let event = page.text(&format!("return {}.textContent", event_of_step(number))).await;
+        assert!(event.ends_with(&format!("(step {number}: {title})")), "{event}");
+        page.eval(&format!("{}.click()", event_of_step(number))).await;
+        let shown =
+            page.text("return document.querySelector('#inspector .step').textContent").await;
+        assert!(shown.contains(method) && shown.contains(".rs:"), "{number}: {shown}");
+    }
+    page.keep("curator").await;
+}
+
+/// The ten steps, each with Curator's method.
+const TEN_STEPS: [(&str, &str); 10] = [
+    ("create the lock node", "LockInternals.attemptLock"),
+    ("create the parents", "ZKPaths.mkdirs"),
+    ("search for the node", "CreateBuilderImpl.findProtectedNodeInForeground"),
+    ("watch the own node", "LockInternals.internalLockLoop"),
+    ("list the queue", "LockInternals.getSortedChildren"),
+    ("decide", "StandardLockInternalsDriver.getsTheLock"),
+    ("watch the node ahead", "LockInternals.internalLockLoop"),
+    ("woken", "LockInternals.internalLockLoop"),
+    ("leave the queue", "LockInternals.deleteOurPath"),
+    ("release", "LockInternals.releaseLock"),
+];
