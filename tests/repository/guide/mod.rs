@@ -202,6 +202,26 @@ fn the_specification_has_the_steps_of_the_guide() {
     }
 }
 
+/// Each lesson of the lab is named in its chapter, with its title, and no page names another one.
+#[test]
+fn each_lesson_of_the_lab_is_in_its_chapter() {
+    let mut named: Vec<String> = Vec::new();
+    for entry in fs::read_dir(xtask::workspace::root().join("lab/lessons")).unwrap() {
+        let path = entry.unwrap().path();
+        let lesson = fs::read_to_string(&path).unwrap();
+        let value = |key: &str| lesson.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        let chapter = guide().join(value("chapter: ")).with_extension("md");
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let item = format!("* `docent lab --open --lesson {name}`: {}\n", value("title: "));
+        let text = fs::read_to_string(&chapter).unwrap();
+        assert!(text.contains(&item), "{}: {item}", chapter.display());
+        named.push(item);
+    }
+    let pages: String = chapters().into_iter().map(|(_, text)| text).collect();
+    assert_eq!(pages.matches("docent lab --open --lesson ").count(), named.len());
+    assert!(named.len() > 12, "{named:?}");
+}
+
 /// Each operation in a diagram is in the table of the first chapter, which is read before the diagrams.
 #[test]
 fn each_request_in_a_diagram_is_explained() {
