@@ -2,6 +2,7 @@
 //! server on loopback delivers. docs/LAB.md is the guide.
 
 mod belief;
+mod builder;
 mod claim;
 mod frames;
 mod http;

@@ -13,9 +13,10 @@ use docent_sim::{
 
 use crate::{
     belief::Beliefs,
+    builder::{MOST_RECORDS, Stage},
     program::{self, Shared, Storage},
     script::{Fault, Script, Setting, Step, Subject, What},
-    timeline::{Stage, Timeline},
+    timeline::Timeline,
 };
 
 /// The most polls and events of a run.
@@ -55,7 +56,7 @@ pub fn run(script: &Script) -> Result<Timeline, String> {
         Subject::Schedule(schedule, _) => schedule.run_watched(&Watch::with_wire())?.0,
     };
     drop(one);
-    let is_cut_off = outcome.history.records.len() >= crate::timeline::MOST_RECORDS;
+    let is_cut_off = outcome.history.records.len() >= MOST_RECORDS;
     Ok(Timeline::new(Stage { names, members, is_cut_off }, script, &outcome))
 }
 

@@ -20,8 +20,9 @@ use docent_testing::tap::{Line, Segment, Tap};
 use tokio::runtime::Builder as RuntimeBuilder;
 
 use crate::{
+    builder::{Builder, overlaps, place},
     frames::{Frame, micros},
-    timeline::{Builder, Node, Timeline, overlaps, place},
+    timeline::{Node, Timeline},
 };
 
 /// The most frames that are kept, and the most bytes. Then nothing more is recorded.
