@@ -1,13 +1,18 @@
-//! A small server of HTTP/1.0: one request a connection, within limits of size, number and time. No client keeps another
-//! one waiting, however slow it is.
+//! The connections of the page's server: one request each, within limits of size, number and time. No client keeps
+//! another one waiting, however slow it is.
 
-use std::{
-    io::{self, Read as _, Write as _},
-    net::{Shutdown, TcpListener, TcpStream},
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::{
+    Request, Response, StatusCode,
+    body::{Body as _, Incoming},
+    server::conn::http1,
+    service::service_fn,
 };
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{net::TcpListener, runtime, sync::Semaphore, task::spawn_blocking, time::timeout};
 
 /// The longest head of a request in bytes: that of a browser has the cookies of all other programs on this host.
 const LONGEST_HEAD: usize = 64 * 1024;
@@ -15,150 +20,78 @@ const LONGEST_HEAD: usize = 64 * 1024;
 /// The longest body in bytes.
 const LONGEST_BODY: usize = 64 * 1024;
 
-/// The time in which a request must arrive, and the longest wait for a reader of the response.
+/// The time in which the head of a request must arrive, and the body.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// The time in which a client ends its connection after the response.
-const LONGEST_END: Duration = Duration::from_secs(1);
+/// The time in which a connection must end.
+const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
 
 /// The most connections at once. Further ones are closed.
 const MOST_CONNECTIONS: usize = 128;
 
-/// A request.
-pub(crate) struct Request {
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) query: String,
-    headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
-}
-
-impl Request {
-    /// The value of a header; the first one, if there are more.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut headers = self.headers.iter();
-        headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
-    }
-}
-
-/// A response: its status, further lines of its head, and its body.
-pub(crate) struct Response {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(&'static str, &'static str)>,
-    pub(crate) body: String,
-}
+/// A response.
+pub(crate) type Answer = Response<Full<Bytes>>;
 
 /// A reason for which a request has no response but this one.
 type Refusal = (u16, &'static str);
 
 /// Answers requests until the process ends.
 pub(crate) fn serve(
-    listener: &TcpListener,
-    respond: impl Fn(Result<Request, Refusal>) -> Response + Send + Sync + 'static,
-) {
-    let respond = Arc::new(respond);
-    for stream in listener.incoming().flatten() {
-        if Arc::strong_count(&respond) > MOST_CONNECTIONS {
-            continue;
-        }
-        let respond = Arc::clone(&respond);
-        // Without a thread the connection is closed.
-        let _ = thread::Builder::new().spawn(move || converse(stream, &*respond));
-    }
-}
-
-fn converse(
-    mut stream: TcpStream,
-    respond: &impl Fn(Result<Request, Refusal>) -> Response,
+    listener: std::net::TcpListener,
+    respond: impl Fn(Result<Request<Bytes>, Refusal>) -> Option<Answer> + Send + Sync + 'static,
 ) -> io::Result<()> {
-    let request = match read(&mut stream, Instant::now() + LONGEST_WAIT)? {
-        Ok(Some(request)) => Ok(request),
-        // A browser opens connections that it may need.
-        Ok(None) => return Ok(()),
-        Err(refusal) => Err(refusal),
-    };
-    let Response { status, headers, body } = respond(request);
-    let mut head = format!("HTTP/1.0 {status} -\r\nContent-Length: {}\r\n", body.len());
-    for (name, value) in headers {
-        head.extend([name, ": ", value, "\r\n"]);
-    }
-    head.push_str("Connection: close\r\n\r\n");
-    stream.set_write_timeout(Some(LONGEST_WAIT))?;
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body.as_bytes())?;
-    stream.shutdown(Shutdown::Write)?;
-    // A connection that is closed with unread bytes may lose the response.
-    let (end, mut rest) = (Instant::now() + LONGEST_END, [0; 4096]);
-    while receive(&mut stream, end, &mut rest)? > 0 {}
-    Ok(())
+    listener.set_nonblocking(true)?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::from_std(listener)?;
+        let (respond, room) = (Arc::new(respond), Arc::new(Semaphore::new(MOST_CONNECTIONS)));
+        loop {
+            let (stream, _) = listener.accept().await?;
+            let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
+            let respond = Arc::clone(&respond);
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(LONGEST_WAIT)
+                .max_buf_size(LONGEST_HEAD)
+                .keep_alive(false)
+                .serve_connection(
+                    TokioIo::new(stream),
+                    service_fn(move |request| {
+                        let respond = Arc::clone(&respond);
+                        async move {
+                            let request = whole(request).await;
+                            // A run takes seconds.
+                            let response = spawn_blocking(move || respond(request)).await;
+                            Ok::<_, Infallible>(response.ok().flatten().unwrap_or_else(failed))
+                        }
+                    }),
+                );
+            tokio::spawn(async move {
+                // The reader may be gone.
+                let _ = timeout(LONGEST_CONNECTION, connection).await;
+                drop(place);
+            });
+        }
+    })
 }
 
-/// Reads bytes; 0 at their end, and when it is too late.
-fn receive(stream: &mut TcpStream, until: Instant, buffer: &mut [u8]) -> io::Result<usize> {
-    let left = until.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Ok(0);
+/// Waits for the body of a request.
+async fn whole(request: Request<Incoming>) -> Result<Request<Bytes>, Refusal> {
+    let (head, body) = request.into_parts();
+    let too_long = (413, "the request is too long");
+    if body.size_hint().lower() > LONGEST_BODY as u64 {
+        return Err(too_long);
     }
-    stream.set_read_timeout(Some(left))?;
-    stream.read(buffer)
-}
-
-/// Reads a request; `None` if there is none.
-fn read(stream: &mut TcpStream, until: Instant) -> io::Result<Result<Option<Request>, Refusal>> {
-    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
-    let mut request = None;
-    loop {
-        if request.is_none() {
-            let end = bytes.windows(4).position(|window| window == b"\r\n\r\n");
-            if end.unwrap_or(bytes.len()) > LONGEST_HEAD {
-                return Ok(Err((431, "the head of the request is too long")));
-            }
-            if let Some(end) = end {
-                match parse(&bytes[..end]) {
-                    Ok(parsed) => request = Some(parsed),
-                    Err(refusal) => return Ok(Err(refusal)),
-                }
-                bytes.drain(..end + 4);
-            }
-        }
-        if let Some((_, length)) = &request
-            && bytes.len() >= *length
-        {
-            bytes.truncate(*length);
-            return Ok(Ok(request.map(|(request, _)| Request { body: bytes, ..request })));
-        }
-        match receive(stream, until, &mut buffer)? {
-            0 if bytes.is_empty() && request.is_none() => return Ok(Ok(None)),
-            0 => return Ok(Err((408, "the request is not complete"))),
-            length => bytes.extend_from_slice(&buffer[..length]),
-        }
+    match timeout(LONGEST_WAIT, Limited::new(body, LONGEST_BODY).collect()).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(head, body.to_bytes())),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_long),
+        _ => Err((408, "the request is not complete")),
     }
 }
 
-/// Parses a head. Returns the length of the body, too.
-fn parse(head: &[u8]) -> Result<(Request, usize), Refusal> {
-    let wrong = (400, "this is no request of HTTP");
-    let head = str::from_utf8(head).map_err(|_| wrong)?;
-    let mut lines = head.split("\r\n");
-    let words: Vec<_> = lines.next().unwrap_or_default().split(' ').collect();
-    let [method, target, version] = words[..] else { return Err(wrong) };
-    if !target.starts_with('/') || !version.starts_with("HTTP/1.") {
-        return Err(wrong);
-    }
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let header = |line: &str| {
-        let (name, value) = line.split_once(':')?;
-        Some((name.to_owned(), value.trim().to_owned()))
-    };
-    let headers = lines.map(header).collect::<Option<Vec<_>>>().ok_or(wrong)?;
-    let [method, path, query] = [method, path, query].map(str::to_owned);
-    let request = Request { method, path, query, headers, body: Vec::new() };
-    if request.header("Transfer-Encoding").is_some() {
-        return Err((411, "the request has no length"));
-    }
-    let length = request.header("Content-Length").map_or(Ok(0), str::parse).map_err(|_| wrong)?;
-    if length > LONGEST_BODY {
-        return Err((413, "the request is too long"));
-    }
-    Ok((request, length))
+/// The response of a run that has panicked.
+fn failed() -> Answer {
+    let mut response = Response::new(Full::from("the lab has failed"));
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    response
 }

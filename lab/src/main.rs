@@ -140,8 +140,7 @@ fn serve(arguments: Arguments) -> Result<(), Failure> {
     if arguments.open {
         open(&address);
     }
-    lab.wait();
-    Ok(())
+    lab.wait().map_err(|error| (OS, error.to_string()))
 }
 
 type Shown = (String, Option<Traffic>, Option<SocketAddr>);

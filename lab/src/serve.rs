@@ -6,13 +6,10 @@ use std::{
     thread,
 };
 
-use crate::{
-    http::{self, Request, Response},
-    lessons,
-    run::run,
-    script::Script,
-    traffic::Traffic,
-};
+use bytes::Bytes;
+use hyper::{Request, Response};
+
+use crate::{http, lessons, run::run, script::Script, traffic::Traffic};
 
 /// The files of the page: the path, the type, and the content.
 const FILES: [(&str, &str, &str); 7] = [
@@ -46,7 +43,7 @@ const OURS: &str = "X-Docent-Lab";
 /// A server that answers until the process ends.
 pub struct Lab {
     address: SocketAddr,
-    thread: thread::JoinHandle<()>,
+    thread: thread::JoinHandle<io::Result<()>>,
 }
 
 impl Lab {
@@ -67,7 +64,7 @@ impl Lab {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
         let thread = thread::spawn(move || {
-            http::serve(&listener, move |request| {
+            http::serve(listener, move |request| {
                 let given = (token.as_deref(), traffic.as_ref());
                 let text = "text/plain; charset=utf-8";
                 let content = request.map_err(|(status, reason)| (status, reason.to_owned()));
@@ -76,9 +73,12 @@ impl Lab {
                         Ok((kind, body)) => (200, kind, body),
                         Err((status, reason)) => (status, text, reason),
                     };
-                let headers = HEADERS.into_iter().chain([("Content-Type", kind)]).collect();
-                Response { status, headers, body }
-            });
+                let mut answer = Response::builder().status(status);
+                for (name, value) in HEADERS.into_iter().chain([("Content-Type", kind)]) {
+                    answer = answer.header(name, value);
+                }
+                answer.body(body.into()).ok()
+            })
         });
         Ok(Self { address, thread })
     }
@@ -90,8 +90,12 @@ impl Lab {
     }
 
     /// Answers until the process ends.
-    pub fn wait(self) {
-        let _ = self.thread.join();
+    ///
+    /// # Errors
+    ///
+    /// If no connection can be accepted any more.
+    pub fn wait(self) -> io::Result<()> {
+        self.thread.join().unwrap_or(Ok(()))
     }
 }
 
@@ -102,37 +106,38 @@ type Refusal = (u16, String);
 
 /// The type and the content of what is asked for.
 fn content_of(
-    request: &Request,
+    request: &Request<Bytes>,
     address: SocketAddr,
     (token, traffic): Given<'_>,
 ) -> Result<(&'static str, String), Refusal> {
-    let host = request.header("Host").unwrap_or_default();
+    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let host = header("Host").unwrap_or_default();
     // Another page, whose name leads to this address, has another host.
     if !is_ours(host, address, token.is_some()) {
         return Err((421, "this host is not the lab's".to_owned()));
     }
-    let origin = request.header("Origin").and_then(|origin| origin.split_once("://"));
-    if request.header("Origin").is_some() && origin.is_none_or(|(_, of)| of != host) {
+    let origin = request.headers().get("Origin").map(|origin| origin.to_str().unwrap_or_default());
+    if origin.is_some_and(|origin| origin.split_once("://").is_none_or(|(_, of)| of != host)) {
         return Err((403, "this is another page".to_owned()));
     }
-    let (method, path) = (request.method.as_str(), request.path.as_str());
+    let (method, path) = (request.method().as_str(), request.uri().path());
     if method == "GET"
         && let Some((_, kind, file)) = FILES.iter().find(|(known, ..)| *known == path)
     {
         return Ok((kind, (*file).to_owned()));
     }
     if let Some(token) = token
-        && !request.header("Authorization").is_some_and(|given| is_token(given, token))
+        && !header("Authorization").is_some_and(|given| is_token(given, token))
     {
         return Err((401, "the address of the page lacks the token".to_owned()));
     }
-    if request.header(OURS).is_none() {
+    if header(OURS).is_none() {
         return Err((403, format!("only the lab's page is answered: {OURS} is missing")));
     }
     match (method, path) {
         ("GET", "/lessons") => json(&lessons::all().map_err(|error| (500, error))?),
         ("POST", "/run") => {
-            let text = str::from_utf8(&request.body);
+            let text = str::from_utf8(request.body());
             let text = text.map_err(|_| (400, "the script is no text".to_owned()))?;
             let script = text.parse::<Script>().map_err(|error| (400, error))?;
             json(&run(&script).map_err(|error| (400, error))?)
@@ -140,7 +145,8 @@ fn content_of(
         ("GET", "/traffic") => {
             let missing = || (404, "the lab was started without --tap or --capture".to_owned());
             let traffic = traffic.ok_or_else(missing)?;
-            let known = request.query.strip_prefix("known=").and_then(|known| known.parse().ok());
+            let query = request.uri().query().unwrap_or_default();
+            let known = query.strip_prefix("known=").and_then(|known| known.parse().ok());
             json(&traffic.timeline(known.unwrap_or(0)))
         }
         _ => Err((404, "there is nothing here".to_owned())),
