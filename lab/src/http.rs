@@ -26,6 +26,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// The time in which a connection must end.
 const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
 
+/// The stack of a thread that answers a request: the futures of a simulated client are large in a build for tests.
+const RUN_STACK: usize = 16 << 20;
+
 /// The most connections at once. Further ones are closed.
 const MOST_CONNECTIONS: usize = 128;
 
@@ -41,7 +44,8 @@ pub(crate) fn serve(
     respond: impl Fn(Result<Request<Bytes>, Refusal>) -> Option<Answer> + Send + Sync + 'static,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime =
+        runtime::Builder::new_current_thread().enable_all().thread_stack_size(RUN_STACK).build()?;
     runtime.block_on(async {
         let listener = TcpListener::from_std(listener)?;
         let (respond, room) = (Arc::new(respond), Arc::new(Semaphore::new(MOST_CONNECTIONS)));

@@ -86,6 +86,7 @@ fn plan(script: &Script, setting: &Setting) -> Plan<LabStep> {
             election_ms: 200,
             min_session_timeout_ms: None,
             max_session_timeout_ms: None,
+            local_sessions: false,
             reconfig: false,
             version: None,
         },

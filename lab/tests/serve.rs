@@ -39,7 +39,7 @@ fn the_page_loads_nothing_from_elsewhere_and_only_it_starts_runs() {
     let port = lab.address().port();
     let page = ask(&lab, &host, "GET /", "", "");
     assert_eq!(status(&page), "200");
-    for header in ["Content-Security-Policy: default-src 'none'", "X-Content-Type-Options: nosniff"]
+    for header in ["content-security-policy: default-src 'none'", "x-content-type-options: nosniff"]
     {
         assert!(page.contains(header), "{page}");
     }
