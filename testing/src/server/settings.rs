@@ -164,7 +164,8 @@ mod tests {
         ("standaloneEnabled", "false"),
         ("enforceQuota", "true"),
         ("readonlymode.enabled", "false"),
-        ("localSessionsEnabled", "false"),
+        ("localSessionsEnabled", "true"),
+        ("localSessionsUpgradingEnabled", "true"),
         #[cfg(feature = "sasl")]
         ("sessionRequireClientSASLAuth", "true"),
         ("version", "3.6"),
