@@ -298,8 +298,7 @@ fn ensemble_with_local_sessions(upgrades: bool) -> Bench {
     })
 }
 
-/// Only its server knows such a session, until it creates an ephemeral node.
-// Case (ZOOKEEPER-1147): a local session ends with a move to another server, without its timeout.
+/// Only its server knows such a session, until it creates an ephemeral node (ZOOKEEPER-1147).
 #[test]
 fn a_local_session_ends_with_a_move_unless_it_was_upgraded() {
     for upgrades in [false, true] {

@@ -168,7 +168,7 @@ fn a_server_that_is_not_reached_is_left_for_the_one_before_without_a_state() {
 }
 
 /// The other server is not reached, or knows nothing of a session that is local to the one that was left.
-// Case (ZOOKEEPER-1147): each move of a client whose session is local lost the session.
+// Case (Found in docent itself): each move of a client whose session was local (ZOOKEEPER-1147) lost the session.
 #[test]
 fn a_return_that_succeeds_is_no_move_and_no_loss() {
     for is_reached in [false, true] {
