@@ -139,6 +139,7 @@ async fn acquire(
     let acquired = worker.limited("an acquire", wait, acquire).await;
     if let Ok(Some(guards)) = &acquired
         && let Some(lost) = guards.iter().find(|guard| !guard.is_held())
+        && !any_invalidated_by_others(&worker.world, lost.paths())
     {
         worker.violation(&format!("{} is granted and lost at once", lost.path()));
     }
