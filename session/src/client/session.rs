@@ -355,7 +355,8 @@ impl Client {
         self.handle.shared.with(|machine| machine.metrics())
     }
 
-    /// The session timeout in force: the granted one, or the requested one until a server has granted one.
+    /// The session timeout in force: the shortest that a server has granted to the session, or the requested one until one
+    /// has.
     #[must_use]
     pub fn session_timeout(&self) -> Duration {
         self.handle.shared.with(|machine| machine.timeouts().session)

@@ -7,8 +7,9 @@
 //!   is best effort. On an ensemble it is wrong when a follower answers for a leader that no longer hears it: nodes
 //!   have been seen to disappear up to 5.7 s before the bound.
 //! * The **proven** bound is the send time of a connect request or a write that renewed the session for certain, plus
-//!   the shortest timeout granted to the session, minus 1 % for clocks that run at different rates. No server can delete an ephemeral node of this session by expiry before that, whatever happens to
-//!   servers and network. The first base is the connect request that created the session; `proof` has the others.
+//!   the shortest timeout granted to the session, minus 1 % for clocks that run at different rates. No server can delete
+//!   an ephemeral node of this session by expiry before that, whatever happens to servers and network. The first base is
+//!   the connect request that created the session; `proof` has the others.
 //!
 //! A bound that has expired stays expired for existing claims: a late reply proves nothing about the time in between,
 //! so a [`SessionClaim`] made before it stays void. A claim that ends by the clock wakes its waiters in the call that
