@@ -197,6 +197,8 @@ impl Client {
     /// Replaces the server list. A client whose server is not in the new list moves to another server. When servers
     /// were added, a random part of the clients moves, so that each server gets its share. A move loses no request:
     /// requests in flight are answered first, and unsent requests are sent on the next connection, of the same session.
+    /// A local session (`localSessionsEnabled` of the servers) is known to its server alone, and is lost with a server
+    /// that is not in the new list.
     ///
     /// This list takes the place of the servers of `dns-srv://name`, if the client was started with one, and so does that of
     /// an [`EnsembleTracker`](crate::EnsembleTracker): changes of the SRV records change nothing then. That name as the new

@@ -126,14 +126,16 @@ async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
         let (now, state, metrics) = (world.now(), client.state().get(), client.metrics());
         let (timeout, lease) = (client.session_timeout(), client.session());
         let left = lease.as_ref().map(|lease| lease.deadline().duration_since(client.now()));
-        // A planned reconnect, and a request that the server does not know, cost a connection.
-        let (is_judged, reconnects) = {
+        // A planned reconnect, and a request that the server does not know, cost a connection. With it goes a local session,
+        // which the next member does not know.
+        let (is_judged, reconnects, has_local_sessions) = {
             let core = world.core();
             let process = core.process(pid);
             let is_shared = core.processes.iter().any(|of| of.resumed.is_some());
             let is_open = process.is_running() && !process.is_closing && !is_shared;
             let reconnects = process.reconnects || core.servers.version < Version::V3_6;
-            (core.is_settled(pid, now) && is_open, reconnects)
+            let is_judged = core.is_settled(pid, now) && is_open;
+            (is_judged, reconnects, core.servers.has_local_sessions)
         };
         let since = *settled_since.get_or_insert(now);
         if !is_judged {
@@ -146,7 +148,12 @@ async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
             }
             if let Some((sessions, connections)) = before {
                 if sessions != metrics.sessions {
-                    bad("has lost its session without a cause".to_owned());
+                    let text = format!("p{pid}: has lost its session without a cause");
+                    world.record(if reconnects && has_local_sessions {
+                        What::Counted { excuse: "a local session that has left its member", text }
+                    } else {
+                        What::Violation(text)
+                    });
                 } else if connections != metrics.connections && !reconnects {
                     let text = format!("p{pid}: has lost its connection without a cause");
                     // A connect request of an earlier attempt, which arrived late, may have moved the session: then the

@@ -10,7 +10,7 @@ use docent::locks::REVOKE_MESSAGE;
 
 use super::{
     belief::{Belief, Mode, Part, conflict},
-    strict::{BEYOND_DRIFT, StrictHolds, is_beyond_drift},
+    strict::{self, StrictHolds},
     waits::Waits,
 };
 use crate::{
@@ -150,7 +150,8 @@ impl Belief {
     }
 
     fn believed(&self, view: &View<'_>) -> Believed<'_> {
-        let beyond_drift = is_beyond_drift(&view.core(), self.pid).then_some(BEYOND_DRIFT);
+        let strict_excuse =
+            |part: &Part| strict::excuse(&view.core(), self.pid, &part.lock, self.guard.path());
         Believed {
             pid: self.pid,
             client: &self.client,
@@ -158,7 +159,7 @@ impl Belief {
             session: self.session,
             paths: self.paths.iter().map(String::as_str).collect(),
             gone_at: self.missing_since.map(|_| self.gone_at),
-            only_excuse: self.is_strict().then_some(beyond_drift),
+            only_excuse: self.is_strict().then(|| self.parts.first().and_then(strict_excuse)),
         }
     }
 }

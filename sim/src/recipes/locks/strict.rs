@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use docent::runtime::Instant;
+use docent::{EventType, runtime::Instant};
 
 use super::belief::Belief;
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
         core::Core,
         history::What,
         time::{Nanos, Pid},
+        truth::Applied,
     },
 };
 
@@ -22,6 +23,7 @@ pub(super) struct StrictHolds(BTreeMap<String, BTreeMap<u64, StrictHold>>);
 struct StrictHold {
     pid: Pid,
     name: String,
+    path: String,
     /// The true time of the proven bound, which outlives the process: others rely on it, such as a watchdog.
     until: Nanos,
     /// The same by the clock of the process.
@@ -53,17 +55,17 @@ impl StrictHolds {
         let of_lock = self.0.entry(part.lock.clone()).or_default();
         let known = of_lock.get(&id).map(|hold| hold.proven_until);
         let is_new = known.is_none();
-        let hold = StrictHold { pid: belief.pid, name: belief.name(), until, proven_until };
+        let path = belief.guard.path().to_owned();
         if core.shows_frames && until > now && known != Some(proven_until) {
-            let path = belief.guard.path().to_owned();
-            found.push(What::HeldUntil { pid: belief.pid, path, until });
+            found.push(What::HeldUntil { pid: belief.pid, path: path.clone(), until });
         }
+        let hold = StrictHold { pid: belief.pid, name: belief.name(), path, until, proven_until };
         let other = of_lock.values().find(|other| is_new && other.until > now).map(|other| {
             let text = format!("{} begins within the hold of {}", hold.name, other.name);
-            if is_beyond_drift(&core, other.pid) || is_beyond_drift(&core, belief.pid) {
-                What::Counted { excuse: BEYOND_DRIFT, text }
-            } else {
-                What::Violation(text)
+            let beyond_drift = is_beyond_drift(&core, belief.pid).then_some(BEYOND_DRIFT);
+            match beyond_drift.or(excuse(&core, other.pid, &part.lock, &other.path)) {
+                Some(excuse) => What::Counted { excuse, text },
+                None => What::Violation(text),
             }
         });
         of_lock.insert(id, hold);
@@ -72,10 +74,28 @@ impl StrictHolds {
 }
 
 /// The excuse for an overlap with a clock that no bound allows for.
-pub(super) const BEYOND_DRIFT: &str = "a clock beyond 1 %";
+const BEYOND_DRIFT: &str = "a clock beyond 1 %";
+
+/// The excuse for a hold that the next holder could not know of. `StrictMutex` documents it.
+const WITHOUT_RECORD: &str = "the record of a strict mutex deleted by another client";
+
+/// Why a strict hold may overlap with a later one.
+pub(super) fn excuse(core: &Core, pid: Pid, lock: &str, path: &str) -> Option<&'static str> {
+    let is_creation = |applied: &&Applied| applied.change.event_type == EventType::NodeCreated;
+    let created = |path| core.servers.truth.of(path).rfind(is_creation).map(|of| of.change.zxid);
+    if is_beyond_drift(core, pid) {
+        Some(BEYOND_DRIFT)
+    } else if core.disturbances.invalidated_by_others.contains(lock)
+        && created(lock) > created(path)
+    {
+        Some(WITHOUT_RECORD)
+    } else {
+        None
+    }
+}
 
 /// Whether the clock of a process is so wrong that no bound allows for it.
-pub(super) fn is_beyond_drift(core: &Core, pid: Pid) -> bool {
+fn is_beyond_drift(core: &Core, pid: Pid) -> bool {
     let (least, greatest) = core.process(pid).drifts_ppm;
     least < -PROVEN_DRIFT_PPM || greatest > PROVEN_DRIFT_PPM
 }

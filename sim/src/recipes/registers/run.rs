@@ -207,6 +207,7 @@ pub(super) async fn use_client(worker: &Worker, step: &ClientStep) {
         ClientStep::UpdateServerList(members) => {
             let members: Vec<_> = members.iter().map(|at| format!("s{at}:2181")).collect();
             let list = members.join(",");
+            worker.world.core().process_mut(worker.pid).reconnects = true;
             let updated = worker.client.update_server_list(&list);
             worker.say(format!("updates its servers to {list}: {updated:?}"));
         }
