@@ -64,7 +64,10 @@ impl Recipe for Locks {
                 renew_ms: None,
             })
             .collect();
-        let (deletes, revokes) = (one_in(rng, 8), one_in(rng, 4));
+        // The loss of the last of several locks must be noticed, too.
+        let has_several = names.iter().any(|name| matches!(name, LockName::Multi(_)));
+        let deletes = one_in(rng, if has_several { 2 } else { 8 });
+        let revokes = one_in(rng, 4);
         let is_counted = names.iter().any(|name| matches!(name, LockName::CountedSemaphore(_)));
         Self {
             names,
@@ -90,7 +93,6 @@ impl Recipe for Locks {
         let step = match (rng.u8(..20), &lock) {
             (0..=3, _) => return None,
             (4..=5, _) if self.revokes => Step::Revoke { lock },
-            (6, _) if self.deletes => Step::DeleteNode { lock },
             (7..=8, LockName::CountedSemaphore(number)) => {
                 Step::SetCount { number: *number, count: rng.u8(1..=4) }
             }
@@ -111,6 +113,8 @@ impl Recipe for Locks {
             let last = LockStep { end: HoldEnd::Keep, ..self.lock_step(rng) };
             workers[0].push(Step::Lock(last).into());
             workers.push(vec![step::Step::Sleep { ms: rng.u64(..60_000) }]);
+        } else if self.deletes {
+            workers.push(self.operator(rng));
         }
         workers
     }
@@ -134,6 +138,19 @@ impl Recipe for Locks {
 }
 
 impl Locks {
+    /// A worker that deletes nodes while others hold them: of several locks, that of the last one.
+    fn operator(&self, rng: &mut Rng) -> Vec<step::Step> {
+        let several = self.names.iter().find(|name| matches!(name, LockName::Multi(_)));
+        let step = |rng: &mut Rng| match rng.u8(..2) {
+            0 => step::Step::Sleep { ms: rng.u64(..4_000) },
+            _ => {
+                let lock = several.unwrap_or_else(|| &self.names[rng.usize(..self.names.len())]);
+                Step::DeleteNode { lock: lock.clone() }.into()
+            }
+        };
+        (0..rng.usize(Self::STEPS)).map(|_| step(rng)).collect()
+    }
+
     fn lock_step(&self, rng: &mut Rng) -> LockStep {
         let lock = self.names[rng.usize(..self.names.len())].clone();
         let mut step = LockStep {
