@@ -1,5 +1,7 @@
 //! All recipes, called by name.
 
+use std::pin::Pin;
+
 use fastrand::Rng;
 
 use super::{
@@ -27,14 +29,15 @@ macro_rules! dispatch {
             adjust: super::$module::$recipe::adjust,
         },)*];
 
-        /// Does a step of a recipe.
-        pub(super) async fn run(worker: &Worker, step: Step) {
+        /// Does a step of a recipe. Boxed outside of a future: otherwise each poll of a worker has the largest of them, a
+        /// quarter of a megabyte, on its stack.
+        pub(super) fn run(worker: &Worker, step: Step) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
             match step {
-                Step::Sleep { ms } => worker.sleep(ms).await,
+                Step::Sleep { ms } => Box::pin(worker.sleep(ms)),
                 // Handled by the program, which starts the client.
-                Step::Visit(_) => {}
-                Step::Neighbour(step) => worker.meddle(&step).await,
-                $(Step::$recipe(step) => super::$module::$recipe::run(worker, step).await,)*
+                Step::Visit(_) => Box::pin(std::future::ready(())),
+                Step::Neighbour(step) => Box::pin(async move { worker.meddle(&step).await }),
+                $(Step::$recipe(step) => Box::pin(super::$module::$recipe::run(worker, step)),)*
             }
         }
 
