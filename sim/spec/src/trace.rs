@@ -35,9 +35,8 @@ where
         is_none: impl Fn(&M::State) -> bool,
     ) -> bool {
         let next = |state: &M::State| self.next(state, |action| is_seen(state, action));
-        let mut after: HashSet<_> = self.states.iter().flat_map(next).collect();
-        after.extend(self.states.iter().filter(|state| is_none(state)).cloned());
-        self.replace(after)
+        let after: Vec<_> = self.states.iter().flat_map(next).collect();
+        self.replace(is_none, after)
     }
 
     /// Adds the states in which such an action has just happened: the next step may be the first to show it.
@@ -49,14 +48,15 @@ where
     /// Something that the trace shows of the state.
     #[must_use]
     pub fn see(&mut self, is_so: impl Fn(&M::State) -> bool) -> bool {
-        let after = self.states.iter().filter(|state| is_so(state)).cloned().collect();
-        self.replace(after)
+        self.replace(is_so, Vec::new())
     }
 
-    fn replace(&mut self, after: HashSet<M::State>) -> bool {
-        let has_step = !after.is_empty();
+    /// Keeps some states, without a copy, and adds others.
+    fn replace(&mut self, is_kept: impl Fn(&M::State) -> bool, added: Vec<M::State>) -> bool {
+        let has_step = !added.is_empty() || self.states.iter().any(&is_kept);
         if has_step {
-            self.states = after;
+            self.states.retain(is_kept);
+            self.states.extend(added);
             self.hide();
         }
         has_step
@@ -64,12 +64,12 @@ where
 
     /// Adds the states that hidden actions lead to.
     fn hide(&mut self) {
-        let mut new: Vec<_> = self.states.iter().cloned().collect();
+        let after = |of: &Self, state: &_| of.next(state, |action| (of.is_hidden)(state, action));
+        let mut new: Vec<_> = self.states.iter().flat_map(|state| after(self, state)).collect();
         while let Some(state) = new.pop() {
-            for next in self.next(&state, |action| (self.is_hidden)(&state, action)) {
-                if self.states.insert(next.clone()) {
-                    new.push(next);
-                }
+            if !self.states.contains(&state) {
+                new.extend(after(self, &state));
+                self.states.insert(state);
             }
         }
     }

@@ -19,8 +19,15 @@ const LOCK: &str = "/mutex-0";
 
 /// What a history does not show, and what only leads on: an attempt hears a reply, and is woken. The other hidden actions are
 /// tried where a record may need them: late is soon enough, for they only allow more.
-const fn is_hidden(_: &State, action: &Action) -> bool {
-    matches!(action, Action::Hear(_) | Action::Woken(_))
+fn is_hidden(state: &State, action: &Action) -> bool {
+    // To try an action copies the state, so those that are not possible are left out before.
+    match action {
+        Action::Hear(guid) => state.attempts.get(guid).is_some_and(|of| of.reply.is_some()),
+        Action::Woken(guid) => {
+            state.attempts.get(guid).is_some_and(|of| matches!(of.step, Step::Wait(_)))
+        }
+        _ => false,
+    }
 }
 
 pub(super) struct LockSteps {

@@ -53,7 +53,10 @@ impl StrictSteps {
             mistake,
         };
         Some(Self {
-            trace: Trace::new(model, |_, action| matches!(action, Action::WaitedOut(_))),
+            trace: Trace::new(
+                model,
+                |state, action| matches!(action, Action::WaitedOut(c) if state.clients[*c].step == Step::WaitForClaim(0)),
+            ),
             unit: timeout * MILLISECOND / Nanos::from(CLAIM),
             units: 0,
             contenders: Vec::new(),
