@@ -107,9 +107,9 @@ pub(crate) struct Director {
     /// Whether moves that commute are tried in both orders.
     #[cfg(test)]
     pub(crate) leaves_nothing_out: bool,
-    /// All states with their moves.
+    /// All states with their moves, if they are wanted: those of the script cost as much as the run.
     #[cfg(test)]
-    pub(crate) path: Vec<(u64, Place)>,
+    pub(crate) path: Option<Vec<(u64, Place)>>,
 }
 
 /// Something that may happen next.
@@ -300,7 +300,11 @@ impl World {
                 Directed::Moved
             });
         }
-        let state = (is_beyond || cfg!(test)).then(|| core.state(&mut director, now));
+        #[cfg(test)]
+        let is_wanted = is_beyond || director.path.is_some();
+        #[cfg(not(test))]
+        let is_wanted = is_beyond;
+        let state = is_wanted.then(|| core.state(&mut director, now));
         if is_beyond && state.is_some_and(|state| !lock(&director.known).insert(state)) {
             core.director = Some(director);
             return Directed::Known;
@@ -314,7 +318,9 @@ impl World {
         let (place, chosen) = moves[director.choose(moves.len())];
         director.last = Some((place, possible));
         #[cfg(test)]
-        director.path.extend(state.map(|state| (state, place)));
+        if let (Some(path), Some(state)) = (&mut director.path, state) {
+            path.push((state, place));
+        }
         core.director = Some(director);
         core.steps += 1;
         drop(core);
