@@ -9,6 +9,7 @@ use std::{
 
 use docent_sim::{
     Plan,
+    recipes::draw,
     run::batch::{self, Options, Planner},
 };
 
@@ -169,9 +170,17 @@ fn an_endless_loop_is_a_hang_with_its_trace() {
 #[test]
 fn a_shrunk_plan_is_short_and_breaks_the_same_rule() {
     // The seed that finds this fault changes whenever docent sends other frames.
-    let found = run("--seeds 1..300 --plant one-lease-too-many");
-    let line = stdout(&found).lines().find(|line| line.contains(" leases of ")).unwrap();
-    let seed = line.strip_prefix("seed ").and_then(|rest| rest.split_once(':')).unwrap().0;
+    let planner: Planner =
+        Arc::new(|seed| Plan { plant: Some("one-lease-too-many".to_owned()), ..draw::plan(seed) });
+    let mut found = None;
+    batch::run(1..=300, &planner, Options::default(), |seed, outcome| {
+        if !outcome.history.violations().any(|rule| rule.contains(" leases of ")) {
+            return ControlFlow::Continue(());
+        }
+        found = Some(seed);
+        ControlFlow::Break(())
+    });
+    let seed = found.expect("a seed that finds it");
     let output = run(&format!("--shrink {seed} --plant one-lease-too-many"));
     assert_eq!(output.status.code(), Some(1));
     let text = stdout(&output);
