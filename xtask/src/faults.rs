@@ -38,23 +38,45 @@ pub mod planted_fault {
 }
 ";
 
-/// The number of seeds that the simulator tries for each fault.
-const SEEDS: u64 = 20_000;
+/// The seeds that the simulator tries first. Most of the faults that it finds take fewer than 100.
+const FIRST_SEEDS: &str = "1..1000";
 
-/// The tests for the faults that the simulator does not find: packages and arguments of `cargo test`. They need neither
-/// Java nor a real server.
-const TESTS: [&str; 4] = [
-    "-p docent-protocol -p docent-session --lib --tests --features docent-session/sasl",
-    "-p docent-recipes -p docent-discovery --lib --tests",
-    "-p docent-tests --test parity --test locks --test leader --test data",
-    "-p docent-tests --test cache --test discovery --test client",
+/// The seeds for the faults that nothing else finds.
+const MORE_SEEDS: &str = "1001..20000";
+
+/// The packages whose tests are run. They need neither Java nor a real server, without which some are skipped.
+const PACKAGES: &str = "--package docent-protocol --package docent-session --package docent-recipes \
+    --package docent-discovery --package docent-tests --features docent-session/sasl";
+
+fn packages() -> impl Iterator<Item = &'static str> {
+    PACKAGES.split_whitespace()
+}
+
+/// The test programs, from those of the lowest level up. Those of a line are run together.
+const TESTS: [&str; 11] = [
+    "--lib",
+    "--test golden --test properties --test corpus --test dissect --test display",
+    "--test driver --test watch_model",
+    "--test virtual_time",
+    "--test data",
+    "--test cache",
+    "--test leader",
+    "--test discovery",
+    "--test client --test ensemble",
+    "--test locks --test parity",
+    "--test memory --test cache_for_a_day",
 ];
+
+/// The number of seconds after which a test program counts as failed: a fault may make a test wait for ever.
+const LONGEST: &str = "240";
 
 /// A fault of the list.
 struct Fault {
     name: String,
     /// What is wrong.
     defect: String,
+    /// Whether a note says why nobody can see the fault.
+    is_equivalent: bool,
     hunks: Vec<Hunk>,
 }
 
@@ -66,26 +88,48 @@ struct Hunk {
     new: String,
 }
 
-/// Tries the faults with these names, or all of them.
+/// Tries the faults with these names, or all of them but the equivalent ones.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
-    let arguments = Arguments::parse(arguments, &["no-tests"], &["seeds"])?;
-    let (seeds, names) = (arguments.number("seeds", SEEDS)?, arguments.words());
-    let faults = read()?;
+    let arguments = Arguments::parse(arguments, &[], &[])?;
+    let (faults, names) = (read()?, arguments.words());
     if let Some(unknown) = names.iter().find(|name| !faults.iter().any(|one| one.name == **name)) {
         return Err(format!("{unknown}: no fault in sim/faults has this name").into());
     }
     let copy = root().join("target/faults/tree");
     write_copy(&copy, &patched(&faults)?)?;
-    let chosen = |fault: &&Fault| names.is_empty() || names.contains(&fault.name.as_str());
-    let faults: Vec<_> = faults.iter().filter(chosen).collect();
-    let mut missed = simulate(&copy, &faults, seeds)?;
-    let (all, found) = (faults.len(), faults.len() - missed.len());
-    println!("{found} of {all} faults are found by the simulator within {seeds} seeds");
-    if !arguments.flag("no-tests") && !missed.is_empty() {
-        missed = test(&copy, missed)?;
-        println!("{} more by the tests", all - found - missed.len());
+    let is_chosen = |fault: &&Fault| match names[..] {
+        [] => !fault.is_equivalent,
+        _ => names.contains(&fault.name.as_str()),
+    };
+    let chosen: Vec<_> = faults.iter().filter(is_chosen).collect();
+    println!("{} of {} faults", chosen.len(), faults.len());
+
+    run_to_end(cargo_in(&copy, "sim").args(["build", "--release", "--locked", "--quiet"]))?;
+    let seeds = |seeds| ["--until-broken", "--threads", "1", "--seeds", seeds];
+    let simulate = |arguments: &[&str], fault: &Fault| simulate(&copy, arguments, fault);
+    let mut left = without_found(&format!("seeds {FIRST_SEEDS}"), chosen, 1, |fault| {
+        simulate(&seeds(FIRST_SEEDS), fault)
+    })?;
+    if !left.is_empty() {
+        run_to_end(cargo_in(&copy, ".").args(["test", "--no-run", "--quiet"]).args(packages()))?;
+        for programs in TESTS {
+            if left.is_empty() {
+                break;
+            }
+            if let Some(failed) = failure(&copy, programs, "")? {
+                return Err(format!("cargo test {programs}: {failed} fails without a fault").into());
+            }
+            // Tests mostly wait.
+            left = without_found(programs, left, 2, |fault| failure(&copy, programs, &fault.name))?;
+        }
     }
-    for fault in missed {
+    left = without_found("small scopes in every order", left, 1, |fault| {
+        simulate(&["exhaust", "--quick"], fault)
+    })?;
+    left = without_found(&format!("seeds {MORE_SEEDS}"), left, 1, |fault| {
+        simulate(&seeds(MORE_SEEDS), fault)
+    })?;
+    for fault in left {
         println!("not found: {}: {}", fault.name, fault.defect);
     }
     Ok(ExitCode::SUCCESS)
@@ -120,10 +164,13 @@ fn parse(text: &str) -> std::result::Result<Vec<Fault>, String> {
         let error = |what: &str| format!("line {}: {what}", index + 1);
         if let Some(head) = line.strip_prefix("# ") {
             let (name, defect) = head.split_once(": ").ok_or_else(|| error("no `NAME: DEFECT`"))?;
-            faults.push(Fault { name: name.into(), defect: defect.into(), hunks: Vec::new() });
+            let (name, defect) = (name.into(), defect.into());
+            faults.push(Fault { name, defect, is_equivalent: false, hunks: Vec::new() });
             is_new = true;
         } else if let Some(name) = line.strip_prefix("file ") {
             (file, is_new) = (name, true);
+        } else if let (Some(note), Some(fault)) = (line.strip_prefix("note "), faults.last_mut()) {
+            fault.is_equivalent = note.starts_with("equivalent: ");
         } else if let (Some(kind @ ('-' | '+')), Some(fault)) =
             (line.chars().next(), faults.last_mut())
         {
@@ -135,7 +182,7 @@ fn parse(text: &str) -> std::result::Result<Vec<Fault>, String> {
             let text = line.get(2..).unwrap_or_default();
             let side = if is_new { &mut hunk.new } else { &mut hunk.old };
             *side = format!("{side}{text}\n");
-        } else if !line.is_empty() && !line.starts_with("note ") {
+        } else if !line.is_empty() {
             return Err(error("none of `#`, `file`, `-`, `+` and `note`"));
         }
     }
@@ -204,74 +251,81 @@ fn cargo_in(copy: &Path, directory: &str) -> Command {
     command
 }
 
-/// Runs the simulator with each fault. Returns the faults that it does not find.
-fn simulate<'a>(copy: &Path, faults: &[&'a Fault], seeds: u64) -> Result<Vec<&'a Fault>> {
-    run_to_end(cargo_in(copy, "sim").args(["build", "--release", "--locked", "--quiet"]))?;
-    let program = copy.with_file_name("target").join("sim/release/docent-sim");
-    let missed = Mutex::new(Vec::new());
-    in_parallel(faults, |fault| {
-        let mut simulator = Command::new(&program);
-        simulator.args(["--until-broken", "--threads", "1", "--seeds"]).arg(format!("1..{seeds}"));
-        let ran = simulator.env("DOCENT_FAULT", &fault.name).stdin(Stdio::null()).output()?;
-        let said = String::from_utf8_lossy(&ran.stdout);
-        match said.lines().find(|line| line.starts_with("seed ")) {
-            Some(line) => println!("{:<40} {line}", fault.name),
-            None if ran.status.success() => {
-                missed.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
-            }
-            None => {
-                let why = String::from_utf8_lossy(&ran.stderr);
-                return Err(format!("{}: {}: {}", fault.name, ran.status, why.trim()).into());
+/// Runs the simulator with a fault. Returns what it finds.
+fn simulate(copy: &Path, arguments: &[&str], fault: &Fault) -> Result<Option<String>> {
+    let mut simulator = Command::new(copy.with_file_name("target/sim/release/docent-sim"));
+    simulator.args(arguments).env("DOCENT_FAULT", &fault.name).stdin(Stdio::null());
+    let ran = simulator.output()?;
+    let said = String::from_utf8_lossy(&ran.stdout);
+    match (ran.status.code(), said.lines().find(|line| line.contains("(replay: "))) {
+        (Some(1), Some(found)) => Ok(Some(found.to_owned())),
+        (Some(0), None) => Ok(None),
+        _ => {
+            let why = String::from_utf8_lossy(&ran.stderr);
+            Err(format!("{}: {}: {}", fault.name, ran.status, why.trim()).into())
+        }
+    }
+}
+
+/// Runs test programs. Returns the test that fails, and fails again: on a busy machine, some tests fail once.
+fn failure(copy: &Path, programs: &str, fault: &str) -> Result<Option<String>> {
+    let Some(failed) = failed_tests(copy, programs, &[], fault)? else { return Ok(None) };
+    let again = failed_tests(copy, programs, &failed, fault)?;
+    Ok(again.map(|tests| tests.first().cloned().unwrap_or_else(|| "a crash".to_owned())))
+}
+
+/// Runs test programs until one fails, or only these tests of theirs. Returns the tests that fail, none for a crash.
+fn failed_tests(
+    copy: &Path,
+    programs: &str,
+    only: &[String],
+    fault: &str,
+) -> Result<Option<Vec<String>>> {
+    let mut command = cargo_in(copy, ".");
+    let limit = format!("target.'cfg(all())'.runner = ['timeout', '{LONGEST}']");
+    command.args(["test", "--config", &limit]).args(packages());
+    command.args(programs.split(' ')).env("DOCENT_FAULT", fault);
+    if !only.is_empty() {
+        command.args(["--", "--exact"]).args(only);
+    }
+    let ran = command.env("RUST_TEST_THREADS", "8").output()?;
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let ending = |with: &str| -> Vec<String> {
+        let tests = said.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(with));
+        tests.map(str::to_owned).collect()
+    };
+    let failed = match ending(" ... FAILED") {
+        failed if failed.is_empty() => ending(" has been running for over 60 seconds"),
+        failed => failed,
+    };
+    Ok((!ran.status.success()).then_some(failed))
+}
+
+/// Looks for each fault, some on each processor, and prints what is found. Returns the faults that are not found.
+fn without_found<'a>(
+    judge: &str,
+    faults: Vec<&'a Fault>,
+    for_each_processor: usize,
+    find: impl Fn(&Fault) -> Result<Option<String>> + Sync,
+) -> Result<Vec<&'a Fault>> {
+    let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || -> Result<()> {
+        while let Some(&fault) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match find(fault)? {
+                Some(found) => println!("{:<40} {found}", fault.name),
+                None => missed.lock().unwrap_or_else(PoisonError::into_inner).push(fault),
             }
         }
         Ok(())
-    })?;
-    Ok(missed.into_inner().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// Runs the tests with each fault. Returns the faults that they do not find.
-fn test<'a>(copy: &Path, faults: Vec<&'a Fault>) -> Result<Vec<&'a Fault>> {
-    let run = |arguments: &str, fault: &str| -> Result<bool> {
-        let mut command = cargo_in(copy, ".");
-        command.args(["test", "--quiet"]).args(arguments.split(' ')).env("DOCENT_FAULT", fault);
-        Ok(command.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success())
     };
-    if let Some(broken) = TESTS.iter().find(|arguments| !run(arguments, "").unwrap_or_default()) {
-        return Err(format!("cargo test {broken} fails without a fault").into());
-    }
-    let mut missed = Vec::new();
-    for fault in faults {
-        let mut found = None;
-        for arguments in TESTS {
-            if !run(arguments, &fault.name)? {
-                found = Some(arguments);
-                break;
-            }
-        }
-        match found {
-            Some(arguments) => println!("{:<40} cargo test {arguments}", fault.name),
-            None => missed.push(fault),
-        }
-    }
-    Ok(missed)
-}
-
-/// Runs a job for each fault, on all processors.
-fn in_parallel<'a>(
-    faults: &[&'a Fault],
-    job: impl Fn(&'a Fault) -> Result<()> + Sync,
-) -> Result<()> {
-    let (next, threads) = (AtomicUsize::new(0), thread::available_parallelism()?.get());
+    let threads = for_each_processor * thread::available_parallelism()?.get();
     thread::scope(|scope| {
-        let work = || {
-            while let Some(&fault) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {
-                job(fault)?;
-            }
-            Ok(())
-        };
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| "a worker panicked")?)
-    })
+    })?;
+    let missed = missed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    println!("{judge}: {} of {} found", faults.len() - missed.len(), faults.len());
+    Ok(missed)
 }
 
 #[cfg(test)]
@@ -280,11 +334,11 @@ mod tests {
 
     #[test]
     fn a_list_has_names_defects_and_lines() {
-        let text =
-            "# a-b: late\nfile x.rs\n- one\n- two\n+ if FAULT {\n- three\n+ 3\nnote harmless\n";
+        let text = "# a-b: late\nfile x.rs\n- one\n- two\n+ if FAULT {\n- three\n+ 3\nnote equivalent: 3 is 3\n";
         let faults = parse(text).unwrap();
         let [fault] = &faults[..] else { panic!("{} faults", faults.len()) };
         assert_eq!((fault.name.as_str(), fault.defect.as_str()), ("a-b", "late"));
+        assert!(fault.is_equivalent);
         let hunks: Vec<_> = fault
             .hunks
             .iter()
