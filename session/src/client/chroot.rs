@@ -121,5 +121,8 @@ mod tests {
         let chroot = Chroot::new(Some("/zoo"));
         assert_eq!(chroot.strip("/zookeeper/config"), "/zookeeper/config");
         assert_eq!(Chroot::default().strip("/zoo"), "/zoo");
+        for (path, is_within) in [("/zoo", true), ("/zoo/a", true), ("/zookeeper", false)] {
+            assert_eq!(chroot.contains(path), is_within, "{path}");
+        }
     }
 }

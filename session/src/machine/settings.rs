@@ -195,6 +195,7 @@ mod tests {
             config().with_max_reply_bytes(HANDSHAKE_REPLY_SIZE),
             config().with_max_request_bytes(READ_OF_ROOT_SIZE),
             config().with_request_timeout(time),
+            config().with_failback(Duration::from_secs(1)),
             config().with_max_requests(1).with_max_pending_bytes(1),
             // The last value of a setting is the one that counts.
             config().with_max_requests(0).with_max_requests(1),

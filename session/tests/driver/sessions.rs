@@ -69,9 +69,13 @@ async fn a_persistent_watch_is_given_back_when_it_is_dropped() {
     let watcher = within_limit("the watch", call).await.unwrap();
     assert_eq!(pending_and_watches(&client), (0, 1));
     drop(watcher);
-    let (xid, request) = conn.request().await;
-    assert!(request.contains("RemoveWatches"), "{request}");
-    conn.reply(xid, 5, ErrorCode::Ok, &[]).await;
+    // Before its reply too.
+    drop(client.add_watch("/c", AddWatchMode::Persistent));
+    for name in ["RemoveWatches", "AddWatch", "RemoveWatches"] {
+        let (xid, request) = conn.request().await;
+        assert!(request.contains(name), "{request}");
+        conn.reply(xid, 5, ErrorCode::Ok, &[]).await;
+    }
     let call = client.add_watch("/b", AddWatchMode::Persistent);
     conn.reply_next(5, ErrorCode::Ok, &[]).await;
     within_limit("the watch", call).await.unwrap().forget();

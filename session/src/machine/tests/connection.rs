@@ -28,6 +28,12 @@ fn without_a_connection_a_request_waits_for_a_limited_time() {
     assert_eq!(scenario.completions(), [(1, refused(ErrorKind::ConnectionLoss))]);
     scenario.resume();
     assert_eq!(scenario.xids(), [0, 2], "the other one goes out whole");
+    // The server has replied to nothing yet.
+    scenario.get("/ccc", 3);
+    scenario.cut();
+    scenario.wait(ms(3000));
+    let both = [(2, Err(LOST)), (3, refused(ErrorKind::ConnectionLoss))];
+    assert_eq!(scenario.completions(), both);
 }
 
 /// Each connection breaks right after its handshake. The replies to credentials and setWatches serve no caller, so

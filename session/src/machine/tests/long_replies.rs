@@ -13,8 +13,13 @@ impl Scenario {
     /// The reply to a request that is sent now, in 50 parts, one after each `pause`; returns the number of parts that
     /// have arrived when the connection is closed.
     fn slow_reply(&mut self, pause: Duration) -> usize {
+        self.slow_frame(1, pause)
+    }
+
+    /// The same with a frame of this xid.
+    fn slow_frame(&mut self, xid: i32, pause: Duration) -> usize {
         self.send_get("/long", 1);
-        let frame = reply_frame(1, &[0; 4980]);
+        let frame = reply_frame(xid, &[0; 4980]);
         let (mut input, mut arrived) = (BytesMut::new(), 0);
         for bytes in frame.chunks(100) {
             self.wait(pause);
@@ -60,6 +65,12 @@ fn an_answer_that_takes_longer_than_the_session_ends_with_it() {
         scenario.cut_and_connect();
         assert_contains(scenario.last_sent(), &["session_id: 0x0"]);
     }
+}
+
+/// An event is no reply, and so shows nothing of the request behind it.
+#[test]
+fn a_part_of_an_event_keeps_no_connection() {
+    assert!(idle(1 << 20).slow_frame(xid::NOTIFICATION, ms(110)) < 50);
 }
 
 /// A read-only server renews no lease, so a part of its reply proves nothing about the session.

@@ -3,6 +3,7 @@
 use docent_protocol::{AddWatchMode, OpCode, operation::WhoAmI};
 
 use super::*;
+use crate::config::WhenFull;
 
 const UNSUPPORTED: Completed = refused(ErrorKind::Unimplemented);
 
@@ -116,6 +117,19 @@ fn an_operation_that_a_keeper_closes_connections_for_is_refused() {
             assert!(!scenario.machine.lease().unwrap().lacks(OpCode::AddWatch));
         }
     }
+}
+
+/// The end of a connection shows nothing of a request that was not sent.
+#[test]
+fn an_operation_that_was_not_sent_is_not_missing() {
+    let config = config().with_when_full(WhenFull::Wait).with_max_requests(1);
+    let mut scenario = Scenario::connected_with(config);
+    scenario.send_get("/b", 1);
+    assert_eq!(scenario.add_watch_at_a(2), 0);
+    scenario.cut();
+    scenario.resume();
+    scenario.cut();
+    assert_eq!(scenario.missing_operations(), [""; 0]);
 }
 
 /// The first reply of a long pipeline is the refusal; the connection ends behind it.

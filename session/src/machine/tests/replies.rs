@@ -330,7 +330,8 @@ fn the_last_zxid_is_taken_from_replies_only() {
     let mut scenario = Scenario::connected();
     scenario.send_get("/a", 1);
     scenario.reply(1, 50, ErrorCode::Ok, b"");
-    scenario.event(EventType::NodeDeleted, "/a");
+    let event = event_body(EventType::NodeDeleted, "/a");
+    scenario.reply(xid::NOTIFICATION, 99, ErrorCode::Ok, &event);
     scenario.reply(xid::PING, 900, ErrorCode::Ok, b"");
     scenario.send_get("/a", 2);
     scenario.reply(2, -1, ErrorCode::Unimplemented, b"");

@@ -149,12 +149,21 @@ fn a_session_that_was_handed_in_is_asked_for() {
 #[test]
 fn a_session_that_was_handed_in_and_has_ended_is_lost() {
     let token = SessionToken::new(0x17, b"fedcba9876543210", 44);
-    let mut scenario = Scenario::connecting(config().with_session(token));
+    let mut scenario = Scenario::connecting(config().with_session(token.clone()));
     scenario.refuse();
     scenario.cut();
     assert_eq!(scenario.states(), [ConnectionState::Lost]);
     scenario.connect();
     assert!(scenario.last_sent().contains("session_id: 0x0"));
+    // If no server replies, it is lost after the session timeout.
+    let mut scenario = Scenario::new(config().with_session(token));
+    let begin = scenario.now;
+    while !scenario.states().contains(&ConnectionState::Lost) {
+        assert!(scenario.now < begin + ms(10_000), "it is asked for without end");
+        scenario.connect();
+        scenario.cut();
+        scenario.wait(ms(100));
+    }
 }
 
 /// Only the request that timed out fails; its late reply is dropped.
