@@ -10,6 +10,7 @@ use super::*;
 on_both_servers! {
     a_wait_is_dropped_at_every_poll
     a_full_queue_delays_a_wait_and_an_enter
+    an_opening_in_an_outage_ends_a_wait
 }
 
 pub(crate) fn barrier(client: &Client, path: &str) -> DistributedBarrier {
@@ -52,5 +53,20 @@ async fn a_full_queue_delays_a_wait_and_an_enter(fixture: Fixture) {
     assert!(!waiter.is_finished());
     let observer = fixture.observer().await;
     observer.delete(&fixture.path, None).await.unwrap();
+    within_deadline("the wait", waiter).await.unwrap().unwrap();
+}
+
+/// The barrier is removed and set again while the waiter has no connection.
+async fn an_opening_in_an_outage_ends_a_wait(fixture: Fixture) {
+    let ((a, tap), b) = (fixture.client("A").await, fixture.observer().await);
+    let [waits, sets] = [&a, &b].map(|client| barrier(client, &fixture.path));
+    sets.set_barrier().await.unwrap();
+    let waiter = tokio::spawn(async move { waits.wait_on_barrier().await });
+    has_watches(&a, 1).await;
+    tap.refuse().await.unwrap();
+    tap.cut();
+    sets.remove_barrier().await.unwrap();
+    sets.set_barrier().await.unwrap();
+    tap.accept().await.unwrap();
     within_deadline("the wait", waiter).await.unwrap().unwrap();
 }
