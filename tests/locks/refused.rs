@@ -1,5 +1,7 @@
 //! Refusals that no retry changes: an ACL forbids a step, or a parent is missing.
 
+use docent::retry::RetryForever;
+
 use super::*;
 
 on_both_servers! {
@@ -46,6 +48,9 @@ async fn a_search_that_may_not_list_fails_without_another_create(fixture: Fixtur
 async fn a_missing_chroot_is_named(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let client = client.with_chroot(&fixture.path).unwrap();
+    // A policy that would repeat the acquire for ever.
+    let options =
+        || LockOptions::default().with_retry_policy(RetryForever { retry_interval: ms(100) });
     let mutex = InterProcessMutex::with_options(&client, "/mutex", options()).unwrap();
     let leases = InterProcessSemaphoreV2::with_options(&client, "/leases", 2, options()).unwrap();
     for error in [
