@@ -314,12 +314,21 @@ impl Check for Additions {
     }
 }
 
+/// A write of a number.
+struct Write {
+    at: Nanos,
+    before: i64,
+    after: i64,
+    /// The values that earlier nodes of the path had at the version that was replaced. The writer of a node that another
+    /// client has deleted cannot tell it from the next one: versions begin again.
+    earlier: Vec<i64>,
+}
+
 fn judge_number(path: &str, calls: &[&Addition], truth: &Truth, found: &mut Findings) {
+    let (mut writes, mut versions, mut before) = (Vec::new(), BTreeMap::<i32, Vec<i64>>::new(), 0);
     let mut applied: BTreeMap<i64, usize> = BTreeMap::new();
-    let mut steps: Vec<(Nanos, i64, i64)> = Vec::new();
-    let mut before = 0;
     for state in truth.states(path) {
-        let Some((data, _)) = &state.node else {
+        let Some((data, stat)) = &state.node else {
             before = 0;
             continue;
         };
@@ -327,7 +336,13 @@ fn judge_number(path: &str, calls: &[&Addition], truth: &Truth, found: &mut Find
             found.violation(format!("{path} is no number: {data:?}"));
             continue;
         };
-        steps.push((state.at, before, after));
+        let mut earlier = versions.get(&(stat.version - 1)).cloned().unwrap_or_default();
+        if stat.version > 0 {
+            // The last one is of this node.
+            earlier.pop();
+        }
+        writes.push(Write { at: state.at, before, after, earlier });
+        versions.entry(stat.version).or_default().push(after);
         *applied.entry(after.wrapping_sub(before)).or_default() += 1;
         before = after;
     }
@@ -338,13 +353,20 @@ fn judge_number(path: &str, calls: &[&Addition], truth: &Truth, found: &mut Find
         match call.made {
             Some(Made::Done(done, pre, post)) => {
                 (*least, *most) = (*least + 1, *most + 1);
-                let fits = |(at, before, after): &(Nanos, i64, i64)| {
-                    (call.called_at..=done).contains(at) && (*before, *after) == (pre, post)
-                };
-                if !steps.iter().any(fits) {
-                    let by = &call.by;
-                    found.violation(format!("{by}: {path} did not go from {pre} to {post}"));
+                let text = format!("{}: {path} did not go from {pre} to {post}", call.by);
+                let is_within = |of: &&Write| (call.called_at..=done).contains(&of.at);
+                let mut within = writes.iter().filter(is_within).filter(|of| of.after == post);
+                if within.clone().any(|of| of.before == pre) {
+                    continue;
                 }
+                let Some(write) = within.find(|of| of.earlier.contains(&pre)) else {
+                    found.violation(text);
+                    continue;
+                };
+                found.counted("a number deleted by another client", &text);
+                let applied_as = applied.entry(post.wrapping_sub(write.before)).or_default();
+                *applied_as = applied_as.saturating_sub(1);
+                *applied.entry(call.delta).or_default() += 1;
             }
             None | Some(Made::Failed(Outcome::Unknown)) => *most += 1,
             Some(_) => {}

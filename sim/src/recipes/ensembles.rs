@@ -256,7 +256,12 @@ async fn reconfigure(worker: &Worker, member: u8, change: MemberChange) {
     let change = Reconfig::Incremental { joining: joining.as_deref(), leaving: leaving.as_deref() };
     worker.say(format!("changes the members: {change:?}"));
     match client.reconfig(change, None).await {
-        Ok(node) => worker.say(format!("has changed the members: {:#x}", node.stat.mzxid)),
+        Ok(node) => {
+            worker.say(format!("has changed the members: {:#x}", node.stat.mzxid));
+            // A member that has another role than before closes its connections.
+            let now = worker.world.now();
+            worker.world.core().disturb(None, now);
+        }
         Err(error) => worker.fails("does not change the members", &error),
     }
 }
