@@ -313,10 +313,13 @@ impl InterProcessMutex {
     ) -> Result<LockGuard, Ended> {
         let options = self.internals.options();
         let mut retry = RetryLoop::new(self.internals.client(), options.retry_policy());
+        // Read once: the end of a hold that is not returned clears it.
+        let revocable = self.internals.revocation().listener();
         loop {
             let write = WriteHold::default();
             let driver = (self.driver_factory)(owner, &write);
-            let acquired = self.internals.attempt_lock(&*driver, deadline).await?;
+            let acquired =
+                self.internals.attempt_lock(&*driver, revocable.as_ref(), deadline).await?;
             let write = write.lock().unwrap_or_else(PoisonError::into_inner).take();
             let guard = self.hold(owner, acquired, write);
             let Some(every) = options.proven_renewal else { return Ok(guard) };

@@ -164,17 +164,18 @@ impl LockInternals {
         }
     }
 
-    /// Acquires the lock.
+    /// Acquires the lock. `revocable`: the listener for revocations of the hold.
     ///
     /// Source: `LockInternals.attemptLock`.
     pub(crate) async fn attempt_lock(
         &self,
         driver: &dyn LockInternalsDriver,
+        revocable: Option<&revocation::Listener>,
         deadline: &Deadline<'_>,
     ) -> Result<Acquired, Ended> {
         let mut retry = RetryLoop::new(&self.client, &*self.options.retry_policy);
         loop {
-            match self.one_attempt(driver, deadline).await {
+            match self.one_attempt(driver, revocable, deadline).await {
                 Err(Ended::Failed(error)) if is_node_missing(&error) => {
                     debug!(path = self.base_path, %error, "lock node missing; retrying");
                     self.note_loss(deadline);
@@ -195,10 +196,10 @@ impl LockInternals {
     pub(crate) async fn one_attempt(
         &self,
         driver: &dyn LockInternalsDriver,
+        revocable: Option<&revocation::Listener>,
         deadline: &Deadline<'_>,
     ) -> Result<Acquired, Ended> {
         self.recreate.wait(&self.client, deadline).await;
-        let revocable = self.revocation.listener();
         let prepare = async {
             self.namespace.ensure(&self.client, &self.options).await?;
             Ok::<_, Error>(if revocable.is_some() { Bytes::new() } else { self.data().await })
@@ -219,7 +220,7 @@ impl LockInternals {
         let (ours, listing) = deadline.bound(self.create(&node)).await?;
         let state = NodeState::counted_by(&self.recreate);
         if let Some(listener) = revocable {
-            deadline.bound(self.watch_own_node(&ours, &state, listener)).await?;
+            deadline.bound(self.watch_own_node(&ours, &state, Arc::clone(listener))).await?;
         }
         match self.internal_lock_loop(driver, &ours, listing, deadline).await {
             Ok(claim) => Ok(Acquired { node: ours.keep(), claim, state }),

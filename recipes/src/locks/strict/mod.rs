@@ -269,7 +269,7 @@ impl StrictMutex {
         let internals = &self.0.internals;
         let (client, options) = (internals.client(), internals.options());
         let contenders = Contenders::default();
-        let acquired = internals.one_attempt(&contenders, deadline).await?;
+        let acquired = internals.one_attempt(&contenders, None, deadline).await?;
         let takeover = Takeover::new(client, options, self.path(), acquired, &self.0.lost);
         if let Some(name) = contenders.foreign() {
             // The error of the queue is the one that is returned.
