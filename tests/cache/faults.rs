@@ -31,6 +31,8 @@ async fn populated(fixture: &Fixture) -> (Client, String) {
 }
 
 /// C2.
+// Case (Found in docent itself): a cache cut off between a listing and the reads of the listed
+// children never read them: the parent counted as listed.
 async fn a_lost_read_is_repeated_before_the_cache_is_initialized(fixture: Fixture) {
     let (_observer, path) = populated(&fixture).await;
     let (a, _tap) = fixture.client("A").await;

@@ -7,7 +7,6 @@ extern crate docent_tests as support;
 mod curator_cache;
 mod faults;
 mod initial;
-mod model;
 
 use docent::{
     CacheEvent, CacheOptions, Client, CreateMode, CuratorCache, ErrorKind, Events, OpCode,
