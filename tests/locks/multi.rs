@@ -6,7 +6,6 @@ on_both_servers! {
     all_locks_are_released_although_one_release_fails
     a_lock_lost_during_the_wait_for_the_next_releases_all
     locks_of_two_sessions_of_one_client_are_not_held_together
-    a_guard_ends_with_any_of_its_locks
     guarded_writes_check_every_lock
     guarded_writes_check_every_lock_of_clients_with_other_chroots
     the_same_lock_twice_is_entered_again
@@ -118,14 +117,6 @@ async fn locks_of_two_sessions_of_one_client_are_not_held_together(fixture: Fixt
     for path in &paths[..2] {
         fixture.children(path, 0).await;
     }
-}
-
-async fn a_guard_ends_with_any_of_its_locks(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let guard = multi(&client, &paths(&fixture), &options()).acquire().await.unwrap();
-    fixture.observer().await.delete(guard.paths().nth(2).unwrap(), None).await.unwrap();
-    within_deadline("the loss", guard.lost()).await;
-    assert!(!guard.is_held());
 }
 
 /// The server checks each lock node, and the error names the missing one.
