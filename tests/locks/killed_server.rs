@@ -42,12 +42,11 @@ impl Server {
         }
     }
 
+    /// Its attempts to connect have the default limit: a server never replies to one that arrives while it starts, and
+    /// does not close it (ZOOKEEPER-5051).
     async fn client(&self, session_timeout: Duration) -> Client {
-        let config = Config::new(&self.connect_string())
-            .unwrap()
-            .with_session_timeout(session_timeout)
-            .with_connection_timeout(CONNECTION_CHANGE);
-        config.connect().await.unwrap()
+        let config = Config::new(&self.connect_string()).unwrap();
+        config.with_session_timeout(session_timeout).connect().await.unwrap()
     }
 
     async fn stop(&mut self) {
