@@ -22,6 +22,7 @@ fn histories(output: &str) -> &str {
 fn two_processes_give_equal_histories_with_one_thread_and_with_two() {
     let one = output("--seeds 1..40 --trace --threads 1");
     assert!(one.lines().count() > 40 * 50, "{} lines", one.lines().count());
+    assert!(one == output("--seeds 1..40 --trace --threads 1"), "two processes differ");
     assert!(one == output("--seeds 1..40 --trace --threads 2"), "two threads differ from one");
 }
 

@@ -300,7 +300,8 @@ impl Check for Additions {
             by_path.entry(&call.path).or_default().push(call);
         }
         for (path, calls) in by_path {
-            judge_number(path, &calls, truth, found);
+            let may_begin_again = core.disturbances.invalidated_by_others.contains(path);
+            judge_number(path, &calls, truth, may_begin_again, found);
         }
         for (path, number) in &self.reads {
             let states = truth.states(path);
@@ -324,7 +325,14 @@ struct Write {
     earlier: Vec<i64>,
 }
 
-fn judge_number(path: &str, calls: &[&Addition], truth: &Truth, found: &mut Findings) {
+/// `may_begin_again`: another client deletes the number.
+fn judge_number(
+    path: &str,
+    calls: &[&Addition],
+    truth: &Truth,
+    may_begin_again: bool,
+    found: &mut Findings,
+) {
     let (mut writes, mut versions, mut before) = (Vec::new(), BTreeMap::<i32, Vec<i64>>::new(), 0);
     let mut applied: BTreeMap<i64, usize> = BTreeMap::new();
     for state in truth.states(path) {
@@ -359,7 +367,8 @@ fn judge_number(path: &str, calls: &[&Addition], truth: &Truth, found: &mut Find
                 if within.clone().any(|of| of.before == pre) {
                     continue;
                 }
-                let Some(write) = within.find(|of| of.earlier.contains(&pre)) else {
+                let Some(write) = within.find(|of| may_begin_again && of.earlier.contains(&pre))
+                else {
                     found.violation(text);
                     continue;
                 };
