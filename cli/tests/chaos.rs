@@ -23,13 +23,16 @@ use docent_testing::{
 };
 use support::{
     DEADLINE, TemporaryFile, client, docent, ended, eventually, kill,
-    real::{RealServer, server, skip, unique_path},
+    real::{RealServer, Restartable, server, skip, unique_path},
     until, until_children, until_no_process,
 };
-use tokio::process::Child;
+use tokio::{process::Child, sync::RwLock};
 
 /// Long enough that a busy machine keeps the session alive, short enough to wait for its expiry.
-const SESSION: &str = "2s";
+const SESSION: &str = "6s";
+
+/// The twenty shells run alone: beside them, a process of another test might not keep its session.
+static PROCESSORS: RwLock<()> = RwLock::const_new(());
 
 fn is_long_run() -> bool {
     std::env::var_os("DOCENT_CHAOS").is_some()
@@ -195,6 +198,7 @@ fn report(fault: &str, times: &[Duration]) {
 
 /// In each round, A holds the lock and B waits for it. The fault returns once A has ended.
 async fn each_round(name: &str, fault: impl AsyncFn(&Fixture, Child)) {
+    let _shared = PROCESSORS.read().await;
     let mut times = Vec::new();
     for (_, command) in rounds() {
         let fixture = Fixture::new(command, &server()).await;
@@ -261,53 +265,16 @@ async fn the_session_is_killed() {
     .await;
 }
 
-/// A server that can be killed and restarted.
-trait Restartable {
-    fn connect(&self) -> String;
-    async fn kill(&mut self);
-    async fn start_again(&mut self);
-}
-
-impl Restartable for TestingServer {
-    fn connect(&self) -> String {
-        self.connect_string()
-    }
-
-    async fn kill(&mut self) {
-        self.stop();
-    }
-
-    async fn start_again(&mut self) {
-        self.restart().await.unwrap();
-    }
-}
-
-impl Restartable for RealServer {
-    fn connect(&self) -> String {
-        Self::connect(self)
-    }
-
-    async fn kill(&mut self) {
-        Self::kill(self).await;
-    }
-
-    async fn start_again(&mut self) {
-        Self::start_again(self).await;
-    }
-}
-
-async fn kill_server(
-    server: &mut impl Restartable,
-    rounds: impl Iterator<Item = (u32, &'static str)>,
-) {
+async fn kill_server(server: &mut Restartable, rounds: impl Iterator<Item = (u32, &'static str)>) {
+    let _shared = PROCESSORS.read().await;
     let (mut times, mut continued) = (Vec::new(), 0);
     for (round, command) in rounds {
         let fixture = Fixture::new(command, &server.connect()).await;
         let (mut a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
-        server.kill().await;
+        server.stop().await;
         if round % 2 == 0 {
             // The server restarts soon, so the stopped command continues, unless the restart took too long.
-            server.start_again().await;
+            server.restart().await;
             let mut a_has_exited = false;
             let before = fixture.journal.lines().len();
             until("A continues or exits", async || {
@@ -327,7 +294,7 @@ async fn kill_server(
         } else {
             // The server stays down until the lock's lease ends.
             ended(a).await.failed(125, "the command was ended");
-            server.start_again().await;
+            server.restart().await;
             fixture.journal.wait_for("b-starts").await;
         }
         fixture.finish(b).await;
@@ -338,19 +305,19 @@ async fn kill_server(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_embedded_server_is_killed() {
-    let mut server = TestingServer::start_with(Config::default()).await.unwrap();
-    kill_server(&mut server, rounds()).await;
+    let server = TestingServer::start_with(Config::default()).await.unwrap();
+    kill_server(&mut Restartable::Embedded(server), rounds()).await;
 }
 
 /// Runs only one command, unless it is a long run, because a real server takes seconds to start again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_real_server_is_killed() {
-    let Some(mut server) = RealServer::start().await else { return };
+    let Some(server) = RealServer::start().await else { return };
     if !is_long_run() && std::env::var_os("DOCENT_TEST_CONNECT").is_none() {
         return skip("short run: only the embedded server is killed");
     }
     let rounds = rounds().filter(|(_, command)| is_long_run() || *command == "lock");
-    kill_server(&mut server, rounds).await;
+    kill_server(&mut Restartable::Real(Box::new(server)), rounds).await;
 }
 
 // Case (Contracts of docent lock): twenty shells in a loop, some killed.
@@ -375,6 +342,7 @@ async fn twenty_shells_lock_strictly_in_a_loop() {
 /// Twenty shells acquire one lock, or lead, in a loop. Some are killed.
 async fn twenty_shells(command: &'static str) {
     const SHELLS: u64 = 20;
+    let _alone = PROCESSORS.write().await;
     let time = Duration::from_secs(if is_long_run() { 60 } else { 6 });
     let (server, path, mark) = (server(), unique_path("chaos"), unique_path("mark"));
     let journal = Arc::new(Journal(TemporaryFile::new()));

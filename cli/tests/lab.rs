@@ -1,13 +1,13 @@
 //! `docent lab` runs the program beside it, or on the PATH.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{path::Path, process::Command};
 
 use xtask::TemporaryDirectory;
 
 /// Runs `docent lab` of a copy of docent in a directory, with this PATH.
 fn lab(directory: &Path, path: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let docent = directory.join("docent");
-    fs::copy(env!("CARGO_BIN_EXE_docent"), &docent).unwrap();
+    shell("cp $1 $0", &docent, env!("CARGO_BIN_EXE_docent"));
     let mut command = Command::new(docent);
     let output = command.arg("lab").args(arguments).env("PATH", path).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -15,9 +15,14 @@ fn lab(directory: &Path, path: &Path, arguments: &[&str]) -> (Option<i32>, Strin
 }
 
 fn program(directory: &Path, script: &str) {
-    let file = directory.join("docent-lab");
-    fs::write(&file, script).unwrap();
-    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+    shell("printf %s \"$1\" > $0; chmod +x $0", &directory.join("docent-lab"), script);
+}
+
+/// Writes a program. By a shell: if this process did, a program started by another test could inherit the open file for a
+/// moment (ETXTBSY).
+fn shell(script: &str, file: &Path, argument: &str) {
+    let written = Command::new("sh").args(["-c", script]).arg(file).arg(argument).status();
+    assert!(written.unwrap().success());
 }
 
 #[test]

@@ -196,18 +196,19 @@ async fn each_kind_of_lock_excludes_those_that_it_should() {
             file.wait_for(&"held\n".repeat(running.len())).await;
         }
         let contender: Vec<_> = contender.split(' ').collect();
-        let once = [&["lock", "--no-wait"], &contender[..], &[&path, "--", "true"]].concat();
-        let ran = run(&server, &once).await;
+        let with = |wait: &'static [&str]| {
+            [&["lock"], wait, &contender[..], &[&path, "--", "true"]].concat()
+        };
         if is_free {
-            ran.ok();
+            // The holders hold it for longer.
+            run(&server, &with(&["--timeout", "100s"])).await.ok();
         } else {
-            ran.failed(124, "is held by another client");
+            run(&server, &with(&["--no-wait"])).await.failed(124, "is held by another client");
         }
         for holder in running {
             assert_eq!(terminate(holder).await.code, Some(143));
         }
-        // After a release, nothing has to be waited for.
-        run(&server, &once).await.ok();
+        run(&server, &with(&["--timeout", "100s"])).await.ok();
     }
 }
 
@@ -363,7 +364,7 @@ async fn the_command_is_ended_in_time_without_a_reconnect() {
     let script = "exec 2>/dev/null; trap 'echo term >> $0; exit 0' TERM
         sh -c 'echo $$ > $0; exec sleep 1000' $0 & wait";
     for options in
-        [&["--session-timeout", "4s"][..], &["--session-timeout", "4s", "--run-suspended"]]
+        [&["--session-timeout", "8s"][..], &["--session-timeout", "8s", "--run-suspended"]]
     {
         let holder = lock(&a.connect_string(), options, &path, script, &file);
         file.wait_for("\n").await;
@@ -388,7 +389,7 @@ async fn the_command_is_ended_in_time_without_a_reconnect() {
 async fn no_process_survives_when_docent_is_killed() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
     let mark = unique_path("mark");
-    let options = ["--kill-after", "100ms", "--session-timeout", "1s"];
+    let options = ["--kill-after", "100ms", "--session-timeout", "4s"];
     let rest = [&path, "--", "sh", "-c", PROCESS_TREE, file.path()];
     for (words, stop_first) in
         [(&["lock"][..], false), (&["lock"], true), (&["lead", "--again"], false)]
@@ -418,7 +419,11 @@ async fn no_process_survives_when_the_watchdog_is_killed_and_the_lock_is_release
         let mut holder = docent(&server, &[words, &rest].concat());
         let holder = holder.env("MARK", &mark).spawn().unwrap();
         file.wait_for("held").await;
-        kill("-9", watchdog_of(holder.id().unwrap())).await;
+        let watchdog = watchdog_of(holder.id().unwrap());
+        // A name that `pkill docent` does not find.
+        let name = fs::read_to_string(format!("/proc/{watchdog}/comm")).unwrap();
+        assert_eq!(name.trim(), "lock-watchdog");
+        kill("-9", watchdog).await;
         ended(holder).await.failed(125, "the watchdog was killed");
         assert_eq!(processes_with(&mark), [0; 0]);
         assert!(children(&client(&server).await, &path).await.is_empty());
@@ -440,17 +445,6 @@ async fn when_both_are_killed_the_command_is_killed_too() {
     kill("-9", watchdog).await;
     holder.wait().await.unwrap();
     until_no_process(&mark).await;
-}
-
-#[tokio::test]
-async fn the_watchdog_has_another_name_for_pkill() {
-    let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
-    let holder = lock(&server, &[], &path, "echo held > $0; exec sleep 1000", &file);
-    file.wait_for("held").await;
-    let watchdog = watchdog_of(holder.id().unwrap());
-    let name = fs::read_to_string(format!("/proc/{watchdog}/comm")).unwrap();
-    assert_eq!(name.trim(), "lock-watchdog");
-    terminate(holder).await;
 }
 
 // Commands and servers that cannot be reached.

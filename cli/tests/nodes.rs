@@ -182,7 +182,7 @@ async fn settings_come_from_options_then_variables_then_the_file() {
         let output = docent(connect, arguments).env("XDG_CONFIG_HOME", directory.path()).output();
         output.await.unwrap().into()
     };
-    let fast = "connect-timeout = '100ms'\n";
+    let fast = "connect-timeout = '4s'\n";
     by_file(&format!("connect = '{chroot}'"), &["stat", "/"], "").await;
     let good = format!("connect = '{chroot}'\nsession-timeout = '4s'\n");
     assert_eq!(by_file(&good, &["stat", "/"], "").await.code, Some(0));

@@ -100,7 +100,7 @@ async fn a_missing_chroot_is_named_by_every_command() {
     run(&connect, &["tree", "/b"]).await.failed(1, "/b: no such node");
     run(&connect, &["delete", "--force", "/b"]).await.ok();
     run(&connect, &["sync", "/b"]).await.ok();
-    let watched = run(&connect, &["watch", "--timeout", "100ms", "/b"]).await;
+    let watched = run(&connect, &["watch", "--timeout", "2s", "/b"]).await;
     assert_eq!((watched.code, watched.out.as_str()), (Some(124), "watching /b\n"));
 }
 

@@ -1,7 +1,7 @@
 //! `docent serve` and `docent tap` as other programs use them.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufRead as _, BufReader, Write as _},
     net::TcpStream,
     process::{Child, ChildStdout},
 };
@@ -47,11 +47,7 @@ impl Drop for Running {
 }
 
 fn four_letter_word(addr: &str, word: &str) -> String {
-    let mut stream = TcpStream::connect(addr).unwrap();
-    stream.write_all(word.as_bytes()).unwrap();
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).unwrap();
-    reply
+    xtask::four_letter_word(addr.parse().unwrap(), word).unwrap()
 }
 
 #[test]
@@ -180,20 +176,6 @@ fn commands_that_cannot_be_executed_are_one_line_of_errors() {
     }
 }
 
-#[test]
-fn tap_prints_frames_and_executes_commands() {
-    let mut server = Running::start(&["serve", "--listen", "127.0.0.1:0"]);
-    let upstream = server.address();
-    let mut tap = Running::start(&["tap", "--listen", "127.0.0.1:0", "--upstream", &upstream]);
-    let addr = tap.address();
-    assert_eq!(four_letter_word(&addr, "ruok"), "imok");
-    assert_eq!(tap.line(), " -> RAW 4 bytes \"ruok\"");
-    assert_eq!(tap.line(), " <- RAW 4 bytes \"imok\"");
-    let stdin = tap.child.stdin.as_mut().unwrap();
-    stdin.write_all(b"note that is all\n").unwrap();
-    assert_eq!(tap.line(), "   # that is all");
-}
-
 /// The bytes are for the owner of the file alone, and `docent decode` reads them.
 #[cfg(unix)]
 #[test]
@@ -208,6 +190,8 @@ fn a_tap_writes_a_capture() {
     let tapped = ["tap", "--upstream", &upstream, "--capture", file_name];
     let mut tap = Running::start(&tapped);
     assert_eq!(four_letter_word(&tap.address(), "ruok"), "imok");
+    assert_eq!(tap.line(), " -> RAW 4 bytes \"ruok\"");
+    assert_eq!(tap.line(), " <- RAW 4 bytes \"imok\"");
     let lines = || std::fs::read_to_string(&file).unwrap_or_default();
     let start = std::time::Instant::now();
     while lines().lines().count() < 2 {

@@ -96,7 +96,7 @@ async fn tls_is_served_and_each_mismatch_is_reported_at_once_with_its_remedy() {
     run(&server.connect, &locked).await.failed(69, "connect with --tls-ca FILE");
 
     let plain = Server::start(&[]).await;
-    let tls = ["get", "--connect-timeout", "300ms", "--tls-ca", &ca, "/"];
+    let tls = ["get", "--connect-timeout", "4s", "--tls-ca", &ca, "/"];
     run(&plain.connect, &tls).await.failed(69, "is it a port without TLS?");
 }
 
@@ -214,7 +214,7 @@ async fn a_sasl_login_is_refused_with_its_remedy() {
 
     // If the server has no SASL, the client does not continue unauthenticated.
     let plain = Server::start(&[]).await;
-    let with_sasl = ["get", "--connect-timeout", "300ms", "--sasl", &bob, "/"];
+    let with_sasl = ["get", "--connect-timeout", "4s", "--sasl", &bob, "/"];
     let refused = run(&plain.connect, &with_sasl).await;
     assert!(refused.code.is_some_and(|code| code >= 64), "{refused:?}");
     assert!(refused.err.contains("check --sasl (or DOCENT_SASL)"), "{refused:?}");

@@ -6,13 +6,6 @@ use tokio::io::AsyncWriteExt as _;
 use super::*;
 use crate::sessions::Typed;
 
-/// A chroot of its own, in which the tests need no unique paths.
-async fn new_chroot() -> String {
-    let (server, path) = (server(), unique_path("shell"));
-    run(&server, &["create", "-p", &path]).await.ok();
-    format!("{server}{path}")
-}
-
 /// Runs a script.
 async fn script(connect: &str, options: &[&str], text: impl AsRef<[u8]>) -> Ran {
     let mut command = docent(connect, &[&["shell"], options].concat());
@@ -45,26 +38,6 @@ async fn the_naive_lock_is_built_by_hand() {
     shell.types("A create -s -e /n-", &["/n-0000000002", "C: NodeChildrenChanged /"]).await;
     assert_eq!(shell.end().await, (Some(0), vec![]));
     assert_eq!(run(&chroot, &["ls", "/"]).await.ok(), "nothing\n");
-}
-
-#[tokio::test]
-async fn the_sequential_lock_is_built_by_hand() {
-    let chroot = new_chroot().await;
-    let mut shell = Typed::shell(&chroot, &[]).await;
-    shell.types("create /lock", &["/lock"]).await;
-    for (name, node) in [("B", "0"), ("C", "1"), ("D", "2")] {
-        shell.types(&format!("client {name}"), &[&format!("{name}: session 0x1")]).await;
-        let created = format!("/lock/n-000000000{node}");
-        shell.types(&format!("{name} create -e -s /lock/n-"), &[&created]).await;
-    }
-    shell.types("C get -w /lock/n-0000000000", &[]).await;
-    shell.types("D get -w /lock/n-0000000001", &[]).await;
-    shell.types("D ls /lock", &["n-0000000000", "n-0000000001", "n-0000000002"]).await;
-    // One waiter is woken, whether the node is deleted or goes with its session.
-    shell.types("B close", &["C: NodeDeleted /lock/n-0000000000"]).await;
-    shell.types("C delete /lock/n-0000000001", &["D: NodeDeleted /lock/n-0000000001"]).await;
-    shell.types("D ls /lock", &["n-0000000002"]).await;
-    assert_eq!(shell.end().await, (Some(0), vec![]));
     let ran = script(&chroot, &[], "client B\nB close\nB ls /\n").await;
     ran.failed(64, "line 3: there is no client or command B");
 }

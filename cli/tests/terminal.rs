@@ -58,6 +58,12 @@ impl Terminal {
         .await;
     }
 
+    /// Types text, and waits for other text on the screen.
+    async fn press_until(&mut self, text: &str, shown: &str) {
+        self.press(text).await;
+        self.wait_for(shown).await;
+    }
+
     /// Waits for the exit and returns the exit code.
     async fn exit_code(mut self) -> Option<i32> {
         within_deadline("the exit", self.child.wait()).await.unwrap().code()
@@ -70,8 +76,7 @@ async fn the_command_gets_the_terminal() {
     let line = format!("$DOCENT lock {path} -- sh -c 'echo ready; read x; echo got $x; exit 3'");
     let Some(mut terminal) = Terminal::run(&server, &line) else { return };
     terminal.wait_for("ready").await;
-    terminal.press("hello\n").await;
-    terminal.wait_for("got hello").await;
+    terminal.press_until("hello\n", "got hello").await;
     assert_eq!(terminal.exit_code().await, Some(3));
 }
 
@@ -109,37 +114,24 @@ async fn a_waiter_shows_its_position_and_leaves_the_queue_on_ctrl_c() {
 async fn ctrl_z_stops_it_and_returns_to_the_shell() {
     let (server, path) = (server(), unique_path("lock"));
     let Some(mut terminal) = Terminal::run(&server, "bash --norc --noediting -i") else { return };
-    let script = "echo rea''dy; read x; echo g''ot $x";
-    terminal
-        .press(&format!(
-            "$DOCENT lock --session-timeout 60s {path} -- sh -c '{}'\n",
-            script.replace('\'', "\"")
-        ))
-        .await;
-    terminal.wait_for("ready").await;
-    terminal.press("\u{1a}").await;
-    terminal.wait_for("Stopped").await;
+    let script = "echo rea\"\"dy; read x; echo g\"\"ot $x";
+    let line = format!("$DOCENT lock --session-timeout 60s {path} -- sh -c '{script}'\n");
+    terminal.press_until(&line, "ready").await;
+    terminal.press_until("\u{1a}", "Stopped").await;
     // The lock is held while the command is stopped.
     assert_eq!(crate::support::children(&client(&server).await, &path).await.len(), 1);
     terminal.press("fg\n").await;
-    terminal.press("hello\n").await;
-    terminal.wait_for("got hello").await;
-    terminal.press("echo co\"\"de $?\n").await;
-    terminal.wait_for("code 0").await;
+    terminal.press_until("hello\n", "got hello").await;
+    terminal.press_until("echo co\"\"de $?\n", "code 0").await;
 
     let path = unique_path("lock");
-    terminal
-        .press(&format!(
-            "$DOCENT lock --session-timeout 1s {path} -- sh -c 'echo ag\"\"ain; read x'\n"
-        ))
-        .await;
-    terminal.wait_for("again").await;
+    let script = "echo ag\"\"ain; read x";
+    let line = format!("$DOCENT lock --session-timeout 4s {path} -- sh -c '{script}'\n");
+    terminal.press_until(&line, "again").await;
     terminal.press("\u{1a}").await;
     until_children(&client(&server).await, &path, 0).await;
-    terminal.press("fg\n").await;
-    terminal.wait_for("the command was ended").await;
-    terminal.press("echo co\"\"de $?\n").await;
-    terminal.wait_for("code 125").await;
+    terminal.press_until("fg\n", "the command was ended").await;
+    terminal.press_until("echo co\"\"de $?\n", "code 125").await;
     terminal.press("exit\n").await;
     terminal.exit_code().await;
 }
@@ -149,20 +141,13 @@ async fn ctrl_z_stops_it_and_returns_to_the_shell() {
 async fn in_the_background_it_does_not_take_the_terminal() {
     let (server, path) = (server(), unique_path("lock"));
     let Some(mut terminal) = Terminal::run(&server, "bash --norc --noediting -i") else { return };
-    terminal
-        .press(&format!(
-            "$DOCENT lock {path} -- sh -c 'echo rea\"\"dy; read x; echo g\"\"ot $x' &\n"
-        ))
-        .await;
-    terminal.wait_for("ready").await;
+    let script = "echo rea\"\"dy; read x; echo g\"\"ot $x";
+    terminal.press_until(&format!("$DOCENT lock {path} -- sh -c '{script}' &\n"), "ready").await;
     // The command reads from the terminal and is stopped.
-    terminal
-        .press("until jobs | grep -q Stopped; do sleep 0.05; done; echo still m\"\"ine\n")
-        .await;
-    terminal.wait_for("still mine").await;
+    let line = "until jobs | grep -q Stopped; do sleep 0.05; done; echo still m\"\"ine\n";
+    terminal.press_until(line, "still mine").await;
     terminal.press("fg\n").await;
-    terminal.press("hello\n").await;
-    terminal.wait_for("got hello").await;
+    terminal.press_until("hello\n", "got hello").await;
     terminal.press("exit\n").await;
     terminal.exit_code().await;
 }
@@ -177,10 +162,8 @@ async fn in_a_pipeline_the_command_gets_the_terminal_when_it_reads() {
     );
     let Some(mut terminal) = Terminal::run(&server, &line) else { return };
     terminal.wait_for("ready").await;
-    terminal.press("hello\n").await;
-    terminal.wait_for("got hello").await;
-    terminal.press("\u{3}").await;
-    terminal.wait_for("over").await;
+    terminal.press_until("hello\n", "got hello").await;
+    terminal.press_until("\u{3}", "over").await;
     terminal.exit_code().await;
     until_children(&client(&server).await, &path, 0).await;
 }
@@ -191,10 +174,9 @@ async fn ctrl_c_and_ctrl_z_reach_a_command_in_a_pipeline() {
     let Some(mut terminal) = Terminal::run(&server, "bash --norc --noediting -i") else { return };
     let script =
         "trap \"echo h\"\"eard >/dev/tty; exit 7\" INT; echo rea\"\"dy; while :; do :; done";
-    terminal.press(&format!("$DOCENT lock {path} -- sh -c '{script}' | cat\n")).await;
-    terminal.wait_for("ready").await;
-    terminal.press("\u{1a}").await;
-    terminal.wait_for("Stopped").await;
+    let line = format!("$DOCENT lock --session-timeout 60s {path} -- sh -c '{script}' | cat\n");
+    terminal.press_until(&line, "ready").await;
+    terminal.press_until("\u{1a}", "Stopped").await;
     assert_eq!(crate::support::children(&client(&server).await, &path).await.len(), 1);
     terminal.press("fg\n").await;
     // The shell prints the command line for the third time when it has put the job into the foreground again. `docent`
@@ -217,15 +199,11 @@ async fn ctrl_c_and_ctrl_z_reach_a_command_in_a_pipeline() {
 #[tokio::test]
 async fn serve_continues_in_the_background_and_has_a_prompt_in_the_foreground() {
     let Some(mut terminal) = Terminal::run("", "bash --norc --noediting -i") else { return };
-    terminal.press("$DOCENT serve --listen 127.0.0.1:0 &\n").await;
-    terminal.wait_for("docent> ").await;
-    terminal.press("sleep 1; jobs -r | sed s/Running/running/\n").await;
-    terminal.wait_for("running").await;
+    terminal.press_until("$DOCENT serve --listen 127.0.0.1:0 &\n", "docent> ").await;
+    terminal.press_until("sleep 1; jobs -r | sed s/Running/running/\n", "running").await;
     terminal.press("fg; echo en''ded\n").await;
-    terminal.press("status\n").await;
-    terminal.wait_for("1 standalone").await;
-    terminal.press("quit\n").await;
-    terminal.wait_for("ended").await;
+    terminal.press_until("status\n", "1 standalone").await;
+    terminal.press_until("quit\n", "ended").await;
     terminal.press("exit 7\n").await;
     assert_eq!(terminal.exit_code().await, Some(7));
 }
@@ -235,14 +213,13 @@ async fn a_shell_goes_on_after_a_wrong_line_and_closes_its_sessions_on_ctrl_c() 
     let (server, path) = (server(), unique_path("typed"));
     let Some(mut terminal) = Terminal::run(&server, "$DOCENT shell") else { return };
     terminal.wait_for("docent> ").await;
-    terminal.press("craete /x\n").await;
-    terminal.wait_for("docent shell: line 1: there is no client or command craete").await;
+    let error = "docent shell: line 1: there is no client or command craete";
+    terminal.press_until("craete /x\n", error).await;
     terminal.press(&format!("create -p {path}/parent\ncreate -e {path}/here\n")).await;
     let other = client(&server).await;
     until_children(&other, &path, 2).await;
     terminal.press(&format!("A get -w {path}/parent\n")).await;
-    terminal.press(&format!("set {path}/parent x\n")).await;
-    terminal.wait_for("A: NodeDataChanged").await;
+    terminal.press_until(&format!("set {path}/parent x\n"), "A: NodeDataChanged").await;
     terminal.press("\u{3}").await;
     assert_eq!(terminal.exit_code().await, Some(130));
     until_children(&other, &path, 1).await;

@@ -194,8 +194,10 @@ impl<T: 'static> View<T> {
 
 #[cfg(test)]
 mod tests {
+    use docent_protocol::CreateMode;
     use docent_recipes::cache::CuratorCache;
     use docent_session::Config;
+    use docent_testing::TestingServer;
 
     use super::*;
     use crate::JsonInstanceSerializer;
@@ -224,5 +226,46 @@ mod tests {
         assert_eq!(apply(vec![lagged(true, true), lagged(true, false)]), lagging);
         let later = vec![initialized(), CacheEvent::Stale, CacheEvent::Resynced { len: 0 }];
         assert_eq!(apply(later), "[Initialized { len: 0 }, Stale, Resynced { len: 0 }]");
+    }
+
+    /// Two sessions register the same instance one after the other: the second one does not change the first one's.
+    #[tokio::test]
+    async fn an_instance_that_is_registered_anew_during_a_lag_is_removed_and_added() {
+        let server = TestingServer::start().await.unwrap();
+        let client = Config::new(&server.connect_string()).unwrap().connect().await.unwrap();
+        let serializer = Arc::new(JsonInstanceSerializer::new());
+        let data = |port| {
+            let one = ServiceInstance::new("web", "i1").with_port(port).with_payload(());
+            serializer.serialize(&one).unwrap()
+        };
+        let state = async || {
+            let cache = CuratorCache::start(&client, "/web").unwrap();
+            cache.initialized().await.unwrap();
+            cache.state_and_events().0
+        };
+        let mode = CreateMode::Persistent;
+        for path in ["/web", "/web/anew", "/web/written"] {
+            client.create(path, &data(80), mode).await.unwrap();
+        }
+        let mut view = View::<()>::new("/web", serializer.clone(), &state().await);
+        client.delete("/web/anew", None).await.unwrap();
+        client.create("/web/anew", &data(81), mode).await.unwrap();
+        client.set_data("/web/written", &data(82), None).await.unwrap();
+        let nodes = state().await.nodes;
+        let mut seen = Vec::new();
+        // The second lag has missed nothing.
+        for nodes in [nodes.clone(), nodes] {
+            view.apply(CacheEvent::Lagged { nodes, initialized: true, stale: false }, &mut seen);
+        }
+        let text = |event: &ServiceCacheEvent<_>| match event {
+            ServiceCacheEvent::Lagged => "lagged".to_owned(),
+            ServiceCacheEvent::Removed { instance } => format!("removed {:?}", instance.port()),
+            ServiceCacheEvent::Added { instance } => format!("added {:?}", instance.port()),
+            ServiceCacheEvent::Changed { new, .. } => format!("changed {:?}", new.port()),
+            other => panic!("{other:?}"),
+        };
+        let seen: Vec<_> = seen.iter().map(text).collect();
+        let wanted = ["lagged", "removed Some(80)", "added Some(81)", "changed Some(82)", "lagged"];
+        assert_eq!(seen, wanted);
     }
 }

@@ -166,6 +166,7 @@ const fn is_allowed(character: char) -> bool {
 
 /// The parent of a path; `None` for `/` and for a text without a slash.
 #[must_use]
+#[inline]
 pub fn parent(path: &str) -> Option<&str> {
     match path.rsplit_once('/') {
         Some(("", "")) | None => None,

@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, mem};
 
 use arbitrary::Unstructured;
 use bytes::BytesMut;
@@ -199,6 +199,7 @@ fn check_session(connections: &[Conversation]) -> Seen {
     for connection in connections {
         let (mut dissector, mut is_resumed) = (Dissector::new(), false);
         let (mut watched, mut persistent) = (BTreeSet::new(), BTreeSet::new());
+        let mut asked = Vec::new();
         for (direction, bytes) in &connection.0 {
             let frame = dissector.feed(*direction, &mut &bytes[..]).unwrap();
             match &frame.message {
@@ -215,7 +216,9 @@ fn check_session(connections: &[Conversation]) -> Seen {
                     session = (reply.session_id, reply.passwd.unwrap().to_vec());
                 }
                 Message::Request { request, .. } => {
-                    watched.extend(watches_of(request));
+                    // A read watches from its reply on: an event before it is that of an earlier watch of the same path.
+                    asked = watches_of(request);
+                    watched.extend(watches_set_again(request));
                     persistent.extend(persistent_watches_of(request));
                 }
                 Message::Event { event, .. } => {
@@ -227,6 +230,7 @@ fn check_session(connections: &[Conversation]) -> Seen {
                 Message::Reply { header, op, .. } => {
                     assert!(header.zxid >= zxid, "{} after {zxid}", header.zxid);
                     zxid = header.zxid;
+                    watched.extend(mem::take(&mut asked));
                     // A server that refuses them has none of them.
                     if matches!(op, Some(OpCode::SetWatches | OpCode::SetWatches2))
                         && !header.err.is_ok()
@@ -252,7 +256,7 @@ fn paths_of_lists(lists: &[List<'_, Text<'_>>]) -> Vec<Vec<u8>> {
     paths(&lists.iter().flat_map(|list| list.iter()).collect::<Vec<_>>())
 }
 
-/// The paths that a request watches for one event.
+/// The paths that a read watches for one event.
 fn watches_of(request: &Request<'_>) -> Vec<Vec<u8>> {
     match request {
         Request::Exists(read)
@@ -263,6 +267,13 @@ fn watches_of(request: &Request<'_>) -> Vec<Vec<u8>> {
         {
             paths(&[read.path])
         }
+        _ => Vec::new(),
+    }
+}
+
+/// The paths of the watches that a request sets again, whose events come before its reply.
+fn watches_set_again(request: &Request<'_>) -> Vec<Vec<u8>> {
+    match request {
         Request::SetWatches(set) => {
             paths_of_lists(&[set.data_watches, set.exist_watches, set.child_watches])
         }

@@ -11,7 +11,8 @@ use crate::{
     error,
     options::default_retry_policy,
     parents::Parents,
-    protection::{self, NewNode, split},
+    path::split,
+    protection::{self, NewNode},
 };
 
 /// How a [`create_protected`] creates its node. A [`CreateMode`] or [`CreateOptions`] alone stand for the default retries.

@@ -76,6 +76,7 @@ mod node_task;
 pub mod nodes;
 mod options;
 mod parents;
+mod path;
 mod persistent_retry;
 mod planted;
 mod protection;

@@ -67,6 +67,11 @@ impl LockOptions {
 
     /// Sets the provider of each node's ACL, parents included. Default: everyone has every permission.
     ///
+    /// Contenders need READ on the parent and on the nodes of the others. A server sends no event of a node that the client
+    /// may not read at that moment (CVE-2024-23944; servers since 3.8.4 and 3.9.2). If READ is taken away for a while, a
+    /// waiter may miss the deletion it waits for, as in Curator: it looks again after the loss of its connection, or at the
+    /// end of its time limit.
+    ///
     /// Source: `CuratorFrameworkFactory.Builder.aclProvider`.
     #[must_use]
     pub fn with_acl_provider(mut self, provider: impl AclProvider) -> Self {

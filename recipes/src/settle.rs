@@ -12,7 +12,7 @@ use std::future::Future;
 use docent_protocol::Stat;
 use docent_session::{Client, Error, ErrorKind, Node, Outcome, retry::RetryPolicy};
 
-use crate::protection::split;
+use crate::path::split;
 
 /// Reads data that is not older than this call. Sends a transaction (14) of a check of `path` that fails, and `read` behind its
 /// reply: in the same session, since a new one may begin on a server that lags behind.
@@ -32,6 +32,23 @@ pub(crate) async fn read_settled<R, F: Future<Output = Result<R, Error>>>(
         let read = read().await;
         if session.is_some() && session == session_id() {
             return read;
+        }
+    }
+}
+
+/// A delete that deletes nothing: no node has this version, or the ACL does not allow it. Its reply comes behind all earlier
+/// requests of this session. `NoNode` if there is no node.
+pub(crate) fn refused_delete(
+    client: &Client,
+    path: &str,
+) -> impl Future<Output = Result<(), Error>> + use<> {
+    let refused = client.cleanup().delete(path, Some(i32::MAX));
+    async {
+        match refused.await {
+            Err(error) if matches!(error.kind(), ErrorKind::BadVersion | ErrorKind::NoAuth) => {
+                Ok(())
+            }
+            result => result,
         }
     }
 }

@@ -2,9 +2,12 @@
 
 mod command;
 mod determinism;
+mod diagram;
 mod exhaust;
 mod own_program;
 mod restored;
 mod scenarios;
+mod search;
+mod shrink;
 mod specification;
 mod wire;

@@ -36,18 +36,6 @@ fn a_keeper_replaces_a_session_instead_of_resuming_it() {
     }
 }
 
-/// The reply to addWatch had no body before ClickHouse#98499.
-#[test]
-fn the_reply_to_add_watch_has_no_body_on_an_older_keeper() {
-    for (version, length) in [(Version::Keeper26_1, 0), (Version::Keeper26, 4)] {
-        let mut b = bench(version);
-        let (a, ..) = b.connect();
-        let request = AddWatchRequest { path: "/n".into(), mode: AddWatchMode::Persistent };
-        let answer = b.call(a, OpCode::AddWatch, &request).unwrap();
-        assert_eq!((answer.header.err, answer.body.len()), (ErrorCode::Ok, length), "{version}");
-    }
-}
-
 /// A follower of ClickHouse Keeper reports pings and writes of a session to its leader, but not reads
 /// (ClickHouse#111102).
 #[test]

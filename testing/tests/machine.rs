@@ -53,18 +53,6 @@ fn a_wrong_password_is_refused_and_kicks_the_rightful_connection() {
     assert_eq!(b.create(again, "/x", 0), ErrorCode::Ok);
 }
 
-/// The read-only byte at the end of the reply is sent only to clients that have sent theirs.
-#[test]
-fn old_clients_get_old_answers() {
-    let mut b = bench(Version::V3_9);
-    let tail = |greeting| match greeting {
-        Greeting::Session { read_only, .. } => read_only,
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(tail(b.greet(0, 0, &[0; 16], None, 0).1), None);
-    assert_eq!(tail(b.greet(0, 0, &[0; 16], Some(true), 0).1), Some(false));
-}
-
 #[test]
 fn a_connection_that_says_nothing_is_closed() {
     let mut b = bench(Version::V3_8);
@@ -140,44 +128,12 @@ fn the_sequence_counter_ends_as_measured() {
 
 // Versions.
 
-/// A version answers an operation that it does not know with -6, and closes the connection.
+/// ZOOKEEPER-2623. The cases of `docent conform` have the operations that a version does not know.
 #[test]
-fn each_version_knows_its_operations() {
-    let since = |op: i32| match op {
-        15..=21 => Version::V3_5,
-        22 | 103..=106 => Version::V3_6,
-        107 => Version::V3_8,
-        _ => Version::V3_4,
-    };
-    let ops = (1..=9).chain([11, 12, 14, 15, 16, 17, 18, 19, 20, 21, 22, 101]).chain(103..=107);
-    for op in ops {
-        for version in Version::ALL {
-            let mut b = bench(version);
-            let (a, ..) = b.connect();
-            let answer = b.empty(a, op.into());
-            let unknown = answer.is_some_and(|answer| {
-                answer.header.err == ErrorCode::Unimplemented && answer.header.zxid == -1
-            });
-            assert_eq!(unknown, version < since(op), "op {op} on {version}");
-            assert_eq!(b.machine.is_closed(a), unknown, "op {op} on {version}");
-        }
-    }
+fn a_check_outside_a_transaction_is_unknown() {
     let mut b = bench(Version::V3_9);
     let (a, ..) = b.connect();
     assert_eq!(b.empty(a, OpCode::Check).unwrap().header.err, ErrorCode::Unimplemented);
-}
-
-/// Events have a zxid since 3.9, but the catch-up events of setWatches have none even there.
-#[test]
-fn events_carry_a_zxid_since_3_9() {
-    for version in Version::ALL {
-        let mut b = bench(version);
-        let (a, ..) = b.connect();
-        b.exists(a, "/x", true);
-        b.send(a, 8, OpCode::Create, &create("/x", b"", 0));
-        let zxid = if version >= Version::V3_9 { b.machine.last_zxid() } else { -1 };
-        assert_eq!(b.events(a), [(EventType::NodeCreated, "/x".to_owned(), zxid)], "{version}");
-    }
 }
 
 /// The type of a result inside a multi, as measured.

@@ -60,6 +60,21 @@ fn a_resumed_leader_answers_its_waiting_clients_from_an_old_tree() {
     }
 }
 
+// Case (Found in docent itself): the embedded ensemble: between two leaders, a paused one that no longer leads was the
+// source of the sessions, so a session was there whose nodes the others had deleted (seed 73831 of the simulator).
+#[test]
+fn the_sessions_are_not_those_of_a_leader_of_an_older_epoch() {
+    let mut b = ensemble(Duration::ZERO);
+    let (at_leader, ..) = b.connect_to(0);
+    assert_eq!(b.create(at_leader, "/a", 1), ErrorCode::Ok);
+    b.machine.pause_member(b.now, 0);
+    b.advance(ms(60_000));
+    let leader = b.machine.leader().unwrap();
+    assert_eq!((b.machine.node("/a"), b.machine.session_ids()), (None, vec![]));
+    b.machine.stop_member(b.now, leader);
+    assert_eq!((b.machine.node("/a"), b.machine.session_ids()), (None, vec![]));
+}
+
 #[test]
 fn a_resumed_member_handles_messages_in_their_order() {
     let mut b = ensemble(Duration::ZERO);
@@ -98,8 +113,8 @@ fn an_election_takes_its_time() {
 #[test]
 fn a_record_has_each_change_of_a_node_once() {
     let mut b = ensemble(Duration::ZERO);
-    let (id, ..) = b.connect_to(1);
-    assert_eq!(b.create(id, "/before", 0), ErrorCode::Ok);
+    let (id, session, _) = b.connect_to(1);
+    assert_eq!(b.create(id, "/before", 1), ErrorCode::Ok);
     b.machine.start_recording();
     assert_eq!(b.create(id, "/a", 0), ErrorCode::Ok);
     assert_eq!(b.set(id, "/a", b"x"), Some(ErrorCode::Ok));
@@ -108,7 +123,14 @@ fn a_record_has_each_change_of_a_node_once() {
     let seen: Vec<_> = changes.iter().map(|of| (of.path.as_str(), of.event_type)).collect();
     assert_eq!(seen, [("/a", EventType::NodeCreated), ("/a", EventType::NodeDataChanged)]);
     assert_eq!(changes[1].node.as_ref().unwrap().0, "x");
+    assert!(changes.iter().all(|change| change.session_id == session));
     assert!(b.machine.take_changes().is_empty());
+    assert!(b.machine.expire_session(session));
+    let expired = b.machine.take_changes();
+    assert_eq!(
+        expired.iter().map(|of| (&*of.path, of.session_id)).collect::<Vec<_>>(),
+        [("/before", 0)]
+    );
 }
 
 /// The disks of all members stall.

@@ -147,16 +147,3 @@ async fn stop_and_restart_keep_everything_but_connections() {
     assert_eq!(again.session_id, a.session_id);
     assert_eq!(again.call(&exists("/e")).await.unwrap().header.err, ErrorCode::Ok);
 }
-
-/// The alarm of the server expires the session, without any call.
-#[tokio::test]
-async fn a_silent_session_expires_by_the_clock() {
-    let ms = Duration::from_millis;
-    let (tick_time, min) = (ms(20), Some(ms(40)));
-    let config = Config { tick_time, min_session_timeout: min, ..Config::default() };
-    let server = TestingServer::start_with(config).await.unwrap();
-    let mut a = Raw::attach(&server.connect_string(), 0, &[0; 16], 1).await.unwrap();
-    assert_eq!(a.time_out, 40);
-    assert!(a.ends().await);
-    assert_eq!(server.session_ids(), []);
-}

@@ -136,7 +136,7 @@ fn every_recipe_may_be_the_last_of_its_client() {
 fn a_server_that_is_not_there_is_an_error() {
     let nothing = xtask::KeptPort::free().unwrap();
     let config = Config::new(&nothing.address().to_string()).unwrap();
-    let config = config.with_connection_timeout(Duration::from_millis(100));
+    let config = config.with_connection_timeout(Duration::from_secs(1));
     let error = Client::connect_with(config.clone()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
     assert!(error.to_string().contains("refused"), "{error}");

@@ -144,22 +144,6 @@ async fn an_operation_that_a_keeper_does_not_know_is_a_lost_connection() {
     }
 }
 
-/// The reply to addWatch has no body before ClickHouse#98499, but means success.
-#[tokio::test]
-async fn a_reply_to_add_watch_without_a_body_is_read() {
-    let fixture = Fixture::of_version(Version::Keeper26_1).await;
-    let (client, _tap) = fixture.client("A").await;
-    for mode in [AddWatchMode::Persistent, AddWatchMode::PersistentRecursive] {
-        let mut watcher = client.add_watch("/a", mode).await.unwrap();
-        client.create("/a", b"", CreateMode::Persistent).await.unwrap();
-        let event = within_deadline("the event", watcher.next()).await.unwrap();
-        assert_eq!((&*event.path, event.is_end()), ("/a", false), "{mode:?}");
-        watcher.remove().await.unwrap();
-        client.delete("/a", None).await.unwrap();
-    }
-    assert_eq!(client.metrics().sessions, 1);
-}
-
 /// A Keeper resumes no session: a client that would return to a better server checks this first, and stays.
 #[tokio::test]
 async fn a_client_of_a_keeper_is_never_moved() {
@@ -190,7 +174,7 @@ async fn a_keeper_does_not_reply_to_sasl() {
         let config = Config::new(&server.connect_string())
             .map(|config| config.with_sasl("bob", "bobpw"))
             .unwrap()
-            .with_connection_timeout(Duration::from_millis(300));
+            .with_connection_timeout(Duration::from_secs(3));
         let error = within_deadline("the error", config.connect()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionLoss, "{version}: {error}");
         assert!(error.to_string().contains("no reply to SASL"), "{version}: {error}");

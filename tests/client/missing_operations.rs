@@ -70,20 +70,3 @@ async fn a_missing_operation_is_sent_once_to_each_version() {
         }
     }
 }
-
-/// A dropped or removed watcher leaves its watch on a server that cannot remove it; this costs no connection.
-#[tokio::test]
-async fn watchers_are_dropped_and_removed_without_a_lost_connection_each() {
-    let fixture = Fixture::of_version(Version::V3_4).await;
-    let (client, _tap) = fixture.client("A").await;
-    for at in 0..5 {
-        let path = format!("/{at}");
-        let removed = client.exists_and_watch(&path).await.unwrap().1;
-        within_deadline("the removal", removed.remove()).await.unwrap();
-        drop(client.exists_and_watch(&path).await.unwrap().1);
-    }
-    until("all replies", async || client.metrics().pending == 0).await;
-    client.exists("/").await.unwrap();
-    assert_eq!(fixture.requests(0, OpCode::RemoveWatches), 1);
-    assert_eq!(client.metrics().connections, 2);
-}

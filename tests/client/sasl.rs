@@ -22,9 +22,9 @@ impl Fixture {
             .iter()
             .map(|(user, password)| format!("  user_{user}=\"{}\"\n", escaped(password)))
             .collect();
-        let jaas = files.path().join("server.jaas");
         let module = "org.apache.zookeeper.server.auth.DigestLoginModule";
-        fs::write(&jaas, format!("Server {{\n  {module} required\n{users};\n}};\n")).unwrap();
+        let jaas = format!("Server {{\n  {module} required\n{users};\n}};\n");
+        let jaas = files.write("server.jaas", jaas).unwrap();
         let provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider";
         let config = [&[("authProvider.1", provider)], more].concat();
         let login = [("java.security.auth.login.config", jaas.to_str().unwrap())];
@@ -35,7 +35,7 @@ impl Fixture {
     fn config(&self) -> Config {
         Config::new(&self.server.connect())
             .unwrap()
-            .with_session_timeout(Duration::from_secs(10))
+            .with_session_timeout(Duration::from_secs(60))
             .with_connection_timeout(crate::support::DEADLINE)
     }
 

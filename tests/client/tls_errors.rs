@@ -6,7 +6,7 @@ use std::{path::Path, process::Command};
 use super::*;
 use crate::{
     support::traced::{Fields, Traced},
-    tls::{embedded_for_clients, embedded_with, mismatch},
+    tls::{embedded_with, mismatch},
 };
 
 /// Certificates and keys as files.
@@ -34,8 +34,7 @@ impl Files {
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
-        fs::write(self.path(name), bytes).unwrap();
-        self.path(name)
+        self.directory.write(name, bytes).unwrap()
     }
 
     /// Runs a command line in the directory.
@@ -136,18 +135,6 @@ async fn a_host_that_no_certificate_can_be_for_is_reported_at_once() {
     let text = mismatch(config).await;
     assert!(text.contains("TLS: the host name \"zk..example\" is invalid in a cert"), "{text}");
     assert!(text.contains("set the name that the server's certificate is for"), "{text}");
-}
-
-// Case (Found in docent itself): the error of a connection of which one side alone speaks TLS, or whose client certificate
-// is refused, asked whether the server does not serve.
-#[tokio::test]
-async fn a_mismatch_is_no_server_that_does_not_serve() {
-    let (authority, server) = embedded_for_clients().await;
-    let tls = trust(&authority).build().unwrap();
-    let text = mismatch(patient(&server.connect_string()).with_transport(tls)).await;
-    assert!(text.contains("requires a client certificate") && !text.contains("serving"), "{text}");
-    let text = mismatch(patient(&server.connect_string())).await;
-    assert!(text.contains("the server speaks TLS") && !text.contains("serving"), "{text}");
 }
 
 /// Servers that close what they do not understand: Netty and NIO of ZooKeeper.

@@ -41,11 +41,7 @@ async fn reconnect(server: &TestingServer, client: &Client, renew: Option<&dyn F
 async fn renewed_files_are_used_by_the_next_connection_of_the_same_session() {
     let (old, new) = (Authority::named("the old CA"), Authority::named("the new CA"));
     let files = TemporaryDirectory::new("tls").unwrap();
-    let write = |name: &str, text: &str| -> PathBuf {
-        let path = files.path().join(name);
-        fs::write(&path, text).unwrap();
-        path
-    };
+    let write = |name: &str, text: &str| files.write(name, text).unwrap();
     let write_client = |authority: &Authority| {
         let alice = authority.identify("alice", &[]);
         (write("client.pem", &alice.certificate), write("client.key", &alice.key))
@@ -97,12 +93,11 @@ fn readers() -> usize {
 async fn a_file_that_blocks_holds_up_neither_the_runtime_nor_the_session() {
     let (authority, server) = embedded().await;
     let files = TemporaryDirectory::new("tls").unwrap();
-    let roots = files.path().join("ca.pem");
-    fs::write(&roots, &authority.pem).unwrap();
+    let roots = files.write("ca.pem", &authority.pem).unwrap();
     let tls = TlsOptions::new().with_roots_file(&roots).build().unwrap();
     let config = Config::new(&server.connect_string()).unwrap();
     let config = config.with_session_timeout(Duration::from_secs(60)).with_transport(tls);
-    let client = config.with_connection_timeout(Duration::from_secs(1)).connect().await.unwrap();
+    let client = config.with_connection_timeout(Duration::from_secs(6)).connect().await.unwrap();
     let session = session_id(&client);
 
     fs::remove_file(&roots).unwrap();
@@ -170,8 +165,7 @@ async fn a_revoked_certificate_is_refused_and_so_is_one_without_a_list() {
 
     // A revocation list that is replaced on the disk applies to the next connection.
     let files = TemporaryDirectory::new("tls").unwrap();
-    let path = files.path().join("crl.pem");
-    fs::write(&path, crl(&authority, &[])).unwrap();
+    let path = files.write("crl.pem", crl(&authority, &[])).unwrap();
     let tls = trust(&authority).with_crl_file(&path).build().unwrap();
     let config = patient(&server.connect_string()).with_transport(tls);
     let client = config.clone().connect().await.unwrap();

@@ -23,11 +23,11 @@ async fn a_wait_sees_a_barrier_that_was_set_before(leader_lags: bool) {
     let (ours, theirs) = (barrier(&a, "/barrier"), barrier(&b, "/barrier"));
     theirs.set_barrier().await.unwrap();
     assert!(a.exists("/barrier").await.unwrap().is_none(), "it lags");
-    assert!(!ours.wait_on_barrier_timeout(ms(200)).await.unwrap());
+    assert!(!ours.wait_on_barrier_timeout(ms(2_000)).await.unwrap());
     // The first barrier was removed before this wait: its event does not open the second one.
     theirs.remove_barrier().await.unwrap();
     theirs.set_barrier().await.unwrap();
-    let waiting = tokio::spawn(async move { ours.wait_on_barrier_timeout(ms(500)).await });
+    let waiting = tokio::spawn(async move { ours.wait_on_barrier_timeout(ms(2_000)).await });
     assert!(!within_deadline("the wait", waiting).await.unwrap().unwrap());
 }
 
@@ -63,6 +63,6 @@ async fn a_leave_in_a_new_session_waits_for_members_that_its_server_does_not_sho
     fixture.tap.set_upstream(&address(&cluster, lagging));
     tap.accept().await.unwrap();
     a.wait_until_connected(DEADLINE).await.unwrap();
-    assert!(!first.leave_timeout(ms(500)).await.unwrap(), "the other one is inside");
+    assert!(!first.leave_timeout(ms(2_000)).await.unwrap(), "the other one is inside");
     done("B", spawn_leave(second)).await;
 }

@@ -3,7 +3,7 @@
 use std::env;
 
 use super::*;
-use crate::support::peer::{Options, Outcome, Peer, Side};
+use crate::support::peer::{Events, Options, Outcome, Peer, Side};
 
 /// After a kill, the election has a leader again within this time: the election of the ensemble and the reconnects take
 /// several seconds on a busy machine. If the leader's session expires meanwhile, its timeout is added.
@@ -20,22 +20,23 @@ fn kills() -> usize {
 }
 
 /// Three processes of docent and two of Curator, which share one election.
-async fn participants(connect: &str) -> Vec<Peer> {
+async fn participants(connect: &str) -> (Vec<Peer>, Said) {
     let options = Options { session: Duration::from_secs(6), retries: 20 };
-    let mut peers = Vec::new();
+    let (mut peers, mut said) = (Vec::new(), Said::default());
     for (number, is_ours) in [true, false, true, false, true].into_iter().enumerate() {
         let (side, name) =
             if is_ours { (Side::Docent, "docent") } else { (Side::Curator, "curator") };
         let peer = Peer::start(side, name, connect, options).await;
+        said.subscriptions.push(peer.events_from_now());
         peer.ask(format!("latch start L {LATCH} id{number}")).await.ok();
         peers.push(peer);
     }
-    peers
+    (peers, said)
 }
 
-/// The only process that reports a leadership, and its token; `None` if there is none, or more than one, or the
-/// leadership ends during the check.
-async fn leader(peers: &[Peer]) -> Option<(usize, i64)> {
+/// The only process that reports a leadership, and its token; or what is there instead: none, more than one, no token, or a
+/// leadership that ends during the check.
+async fn leader(peers: &[Peer]) -> Result<(usize, i64), String> {
     let asked: Vec<_> = peers.iter().map(|peer| peer.send("latch leader? L")).collect();
     let mut leaders = Vec::new();
     for (number, asked) in asked.into_iter().enumerate() {
@@ -43,17 +44,55 @@ async fn leader(peers: &[Peer]) -> Option<(usize, i64)> {
             leaders.push(number);
         }
     }
-    let [leader] = leaders[..] else { return None };
+    let [leader] = leaders[..] else { return Err(format!("leaders {leaders:?}")) };
     // Curator reads the token from the servers, so this can fail.
-    let Outcome::Ok(token) = peers[leader].ask("latch token L").await.outcome else { return None };
-    (peers[leader].ask("latch leader? L").await.ok() == "true")
-        .then(|| (leader, token.parse().unwrap()))
+    let token = peers[leader].ask("latch token L").await.outcome;
+    let leads = peers[leader].ask("latch leader? L").await.ok() == "true";
+    match token {
+        Outcome::Ok(token) if leads => Ok((leader, token.parse().unwrap())),
+        token => Err(format!("leader {leader}, now {leads}, with the token {token:?}")),
+    }
 }
 
-async fn next_leader(peers: &[Peer], since: Instant) -> (usize, i64) {
-    let leader = eventually("a leader", async || leader(peers).await).await;
-    assert!(since.elapsed() < LEADER_WITHIN, "no leader for {:?}", since.elapsed());
-    leader
+/// What the processes have said of their leaderships: when, who, and whether one begins.
+#[derive(Default)]
+struct Said {
+    subscriptions: Vec<Events>,
+    events: Vec<(Instant, usize, bool)>,
+}
+
+impl Said {
+    fn read(&mut self) {
+        for (who, subscription) in self.subscriptions.iter_mut().enumerate() {
+            let said = subscription.drain().into_iter();
+            self.events.extend(said.filter_map(|event| match event.text.as_str() {
+                "leader L" => Some((event.at, who, true)),
+                "notleader L" => Some((event.at, who, false)),
+                _ => None,
+            }));
+        }
+    }
+
+    /// Whether a process has last said that it leads.
+    fn leads(&mut self, of: usize) -> bool {
+        self.read();
+        self.events.iter().rfind(|(_, who, _)| *who == of).is_some_and(|(.., begins)| *begins)
+    }
+}
+
+/// The leader, when its event has arrived too: it may come behind the answers.
+async fn next_leader(peers: &[Peer], said: &mut Said, since: Instant) -> (usize, i64) {
+    loop {
+        let found = leader(peers).await;
+        match found {
+            Ok((who, token)) if said.leads(who) => return (who, token),
+            _ if since.elapsed() < LEADER_WITHIN => tokio::time::sleep(TICK / 50).await,
+            _ => {
+                let participants = peers[0].ask("latch participants L").await.outcome;
+                panic!("no leader for {LEADER_WITHIN:?}: {found:?}; participants {participants:?}")
+            }
+        }
+    }
 }
 
 /// The longest time in which two processes believed to lead, computed from their events in the order of arrival.
@@ -80,10 +119,9 @@ async fn an_election_outlives_the_leaders_of_its_ensemble() {
         return;
     }
     let Some(mut ensemble) = RealEnsemble::start().await else { return };
-    let peers = participants(&ensemble.connect()).await;
-    let mut subscriptions: Vec<_> = peers.iter().map(Peer::events_from_now).collect();
-    let mut last = next_leader(&peers, Instant::now()).await;
-    let (mut terms, mut times, mut events_of_all) = (1, Vec::new(), Vec::new());
+    let (peers, mut said) = participants(&ensemble.connect()).await;
+    let mut last = next_leader(&peers, &mut said, Instant::now()).await;
+    let (mut terms, mut times) = (1, Vec::new());
     let mut check = |(who, token): (usize, i64)| {
         // An equal token means the same node: it was kept.
         assert!(token > last.1 || (who, token) == last, "{who} leads with {token}, after {last:?}");
@@ -91,7 +129,7 @@ async fn an_election_outlives_the_leaders_of_its_ensemble() {
         last = (who, token);
     };
     for kill in 0..kills() {
-        let (who, token) = next_leader(&peers, Instant::now()).await;
+        let (who, token) = next_leader(&peers, &mut said, Instant::now()).await;
         check((who, token));
         let member = ensemble.leader().await;
         let mut events = peers[who].events_from_now();
@@ -99,30 +137,23 @@ async fn an_election_outlives_the_leaders_of_its_ensemble() {
         ensemble.kill(member).await;
         // Without a leader, the other members disconnect their clients.
         events.next("notleader L").await;
-        check(next_leader(&peers, killed).await);
+        check(next_leader(&peers, &mut said, killed).await);
         times.push(killed.elapsed());
         ensemble.start_again(member).await;
         if kill % 2 == 1 {
             // The next kill happens while another process leads.
-            let (who, token) = next_leader(&peers, Instant::now()).await;
+            let (who, token) = next_leader(&peers, &mut said, Instant::now()).await;
             check((who, token));
             // A latch that is closed reports no end of its leadership.
-            events_of_all.push((Instant::now(), who, false));
+            said.events.push((Instant::now(), who, false));
             peers[who].ask("latch close L").await.ok();
             peers[who].ask(format!("latch start L {LATCH} again{kill}")).await.ok();
         }
     }
-    check(next_leader(&peers, Instant::now()).await);
-    for (who, subscription) in subscriptions.iter_mut().enumerate() {
-        let said = subscription.drain().into_iter();
-        events_of_all.extend(said.filter_map(|event| match event.text.as_str() {
-            "leader L" => Some((event.at, who, true)),
-            "notleader L" => Some((event.at, who, false)),
-            _ => None,
-        }));
-    }
-    events_of_all.sort();
-    let overlap = longest_overlap(&events_of_all);
+    check(next_leader(&peers, &mut said, Instant::now()).await);
+    said.read();
+    said.events.sort();
+    let overlap = longest_overlap(&said.events);
     times.sort();
     let (longest, median) = (times[times.len() - 1], times[times.len() / 2]);
     let kills = kills();

@@ -12,10 +12,15 @@ const FAILBACK: Duration = Duration::from_secs(1);
 
 /// A client that prefers the server of this port.
 fn prefers(cluster: &TestingCluster, port: u16) -> Config {
-    Config::new(&cluster.connect_string())
-        .unwrap()
+    settings_of(cluster)
         .with_server_preference(move |server| u64::from(server.host().port != port))
         .with_failback(FAILBACK)
+}
+
+/// A session that outlives any wait of a busy machine.
+fn settings_of(cluster: &TestingCluster) -> Config {
+    let config = Config::new(&cluster.connect_string()).unwrap();
+    config.with_session_timeout(Duration::from_secs(60))
 }
 
 fn port_of(client: &Client) -> Option<u16> {
@@ -102,8 +107,7 @@ async fn a_preference_that_panics_is_named_once_and_the_client_goes_on() {
     let (home, calls) = (cluster.addr(2).unwrap().port(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&calls);
     // The three calls at the start rate the servers; the next call panics.
-    let config = Config::new(&cluster.connect_string()).unwrap();
-    let config = config.with_server_preference(move |server| {
+    let config = settings_of(&cluster).with_server_preference(move |server| {
         assert!(counted.fetch_add(1, Ordering::Relaxed) < 3, "no zone for {}", server.host());
         u64::from(server.host().port != home)
     });

@@ -7,7 +7,7 @@ use docent::{
 };
 
 use super::*;
-use crate::support::ensemble::address;
+use crate::support::ensemble::{address, serving_without_majority};
 
 async fn cluster() -> TestingCluster {
     let config = server::Config {
@@ -136,24 +136,6 @@ async fn moves_on(client: &Client, local: &SessionLease) {
         "{state:?}"
     );
     client.close().await.unwrap();
-}
-
-/// A cluster whose members keep sessions without a majority, and the settings of a client that accepts read-only
-/// servers.
-async fn serving_without_majority() -> (TestingCluster, Config) {
-    let settings = server::Config {
-        servers: 3,
-        version: server::Version::V3_6,
-        tick_time: Duration::from_millis(100),
-        read_only_mode_enabled: true,
-        ..server::Config::default()
-    };
-    let cluster = TestingCluster::start_with(settings).await.unwrap();
-    let config = Config::new(&cluster.connect_string())
-        .unwrap()
-        .with_session_timeout(Duration::from_secs(2))
-        .with_read_only(true);
-    (cluster, config)
 }
 
 /// A server without a majority (3.4 to 3.6) keeps serving a session that the majority expires, so its replies renew no

@@ -41,18 +41,12 @@ final class CuratorData {
         }
         if (words[1].startsWith("d")) {
             int members = Integer.parseInt(handle.replaceAll("dbarrier=(\\d+):.*", "$1"));
-            if (words[1].equals("denter")) {
+            boolean enters = words[1].equals("denter");
+            if (enters) {
                 // One object is one member for one round.
                 this.members.put(handle, new DistributedDoubleBarrier(client, path, members));
             }
             DistributedDoubleBarrier member = this.members.get(handle);
-            boolean enters = words[1].equals("denter");
-            if (ms >= 0) {
-                boolean done = enters
-                        ? member.enter(ms, TimeUnit.MILLISECONDS)
-                        : member.leave(ms, TimeUnit.MILLISECONDS);
-                return done ? "" : null;
-            }
             if (enters) {
                 member.enter();
             } else {
@@ -74,7 +68,6 @@ final class CuratorData {
                 cache.start();
                 yield "";
             }
-            case "csize" -> String.valueOf(caches.get(handle).size());
             case "cdump" -> caches.get(handle).stream()
                         .map(node -> node.getPath() + "=" + node.getStat().getVersion() + "="
                                 + hex(node.getData()))
@@ -120,7 +113,6 @@ final class CuratorData {
     private String number(String[] words, DistributedAtomicNumber<?> number) throws Exception {
         return switch (words[1]) {
             case "aget" -> text(number.get());
-            case "ainc" -> text(number.increment());
             case "adec" -> text(number.decrement());
             case "arun" -> {
                 int counted = 0;

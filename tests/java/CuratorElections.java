@@ -62,16 +62,12 @@ final class CuratorElections {
         LeaderLatch latch = latches.get(name);
         return switch (words[2]) {
             case "await" -> {
-                if (words.length < 5) {
-                    latch.await();
-                    yield "";
-                }
-                yield latch.await(Long.parseLong(words[4]), TimeUnit.MILLISECONDS) ? "" : null;
+                latch.await();
+                yield "";
             }
             case "leader?" -> String.valueOf(latch.hasLeadership());
             case "token" -> String.valueOf(client.checkExists().forPath(latch.getOurPath()).getCzxid());
             case "participants" -> list(latch.getParticipants());
-            case "who" -> latch.getLeader().getId();
             case "close" -> {
                 latch.close();
                 yield "";
@@ -129,12 +125,6 @@ final class CuratorElections {
         return switch (words[2]) {
             case "yield" -> selector.ends.offer("yield", 2, TimeUnit.SECONDS) ? "" : null;
             case "leader?" -> String.valueOf(selector.selector.hasLeadership());
-            case "participants" -> list(selector.selector.getParticipants());
-            case "who" -> selector.selector.getLeader().getId();
-            case "close" -> {
-                selector.selector.close();
-                yield "";
-            }
             default -> throw new IllegalArgumentException(words[2]);
         };
     }

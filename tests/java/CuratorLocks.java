@@ -7,7 +7,6 @@ import java.util.Deque;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -72,30 +71,6 @@ final class CuratorLocks {
                 peer.inOrder("multi", id, () -> multi(ms, paths));
             }
             case "multirelease" -> peer.inOrder("multi", id, this::multiRelease);
-            case "acquire" -> {
-                Handle handle = handle(words[2]);
-                Acquire acquire = new Acquire(handle, words.length > 3 ? Long.valueOf(words[3]) : null);
-                handle.unanswered.add(acquire);
-                handle.owner.execute(() -> peer.answer(id, () -> {
-                    try {
-                        return acquire.run();
-                    } finally {
-                        handle.unanswered.remove(acquire);
-                    }
-                }));
-            }
-            case "cancel" -> {
-                // In this thread: the owner's thread is busy with the work to cancel.
-                Acquire acquire = handle(words[2]).unanswered.peek();
-                if (acquire != null) {
-                    acquire.cancel();
-                }
-                peer.say(id + " ok");
-            }
-            case "drop" -> {
-                Handle handle = handle(words[2]);
-                handle.owner.execute(() -> handle.drop(id));
-            }
             default -> {
                 Handle handle = handle(words[2]);
                 handle.owner.execute(() -> peer.answer(id, () -> run(handle, words)));
@@ -106,6 +81,9 @@ final class CuratorLocks {
     /** Runs in the owner's thread. */
     private String run(Handle handle, String[] words) throws Exception {
         switch (words[1]) {
+            case "acquire" -> {
+                return handle.acquire(words.length > 3 ? Long.valueOf(words[3]) : null);
+            }
             case "release" -> handle.release();
             case "held" -> {
                 long now = System.nanoTime();
@@ -200,9 +178,6 @@ final class CuratorLocks {
         final Lock lock;
         final ExecutorService owner;
 
-        /** The acquires without a reply, oldest first: {@code cancel} takes the first. */
-        final Deque<Acquire> unanswered = new ConcurrentLinkedDeque<>();
-
         private final Deque<Hold> holds = new ArrayDeque<>();
 
         Handle(String name, Lock lock, ExecutorService owner) {
@@ -211,7 +186,21 @@ final class CuratorLocks {
             this.owner = owner;
         }
 
-        synchronized void acquired(Lease lease) {
+        String acquire(Long ms) throws Exception {
+            long lossesBefore = losses.get();
+            Lease lease = lock.acquire(ms);
+            if (lease == null) {
+                return null;
+            }
+            acquired(lease);
+            boolean lostMeanwhile = losses.get() != lossesBefore;
+            if (lostMeanwhile && client.checkExists().forPath(lock.node(lease)) == null) {
+                lose();
+            }
+            return lock instanceof SemaphoreLock ? lease.getNodeName() : "";
+        }
+
+        private synchronized void acquired(Lease lease) {
             if (lock.isReentrant() && !holds.isEmpty()) {
                 holds.peek().entries++;
             } else {
@@ -230,19 +219,6 @@ final class CuratorLocks {
                 throw e;
             }
             forget();
-        }
-
-        /** Releases a hold and ignores the outcome: Curator has no other way to drop a hold. */
-        void drop(String id) {
-            boolean isHeld = newest() != null;
-            peer.say(id + (isHeld ? " ok" : " err IllegalMonitorState nothing is held"));
-            try {
-                if (isHeld) {
-                    release();
-                }
-            } catch (Exception e) {
-                // The error is ignored, as when a guard is dropped.
-            }
         }
 
         synchronized boolean held() {
@@ -301,72 +277,6 @@ final class CuratorLocks {
             if (hold != null && --hold.entries == 0) {
                 holds.pop();
             }
-        }
-    }
-
-    /** An acquire, from its command line to its reply. */
-    private final class Acquire implements CuratorPeer.Command {
-        private final Handle handle;
-        private final Long ms;
-        private Thread thread;
-        private boolean cancelled;
-
-        Acquire(Handle handle, Long ms) {
-            this.handle = handle;
-            this.ms = ms;
-        }
-
-        synchronized void cancel() {
-            cancelled = true;
-            if (thread != null) {
-                thread.interrupt();
-            }
-        }
-
-        private synchronized boolean start() {
-            thread = Thread.currentThread();
-            return !cancelled;
-        }
-
-        private synchronized boolean end() {
-            thread = null;
-            // An interrupt that came too late must not hit the next command.
-            Thread.interrupted();
-            return !cancelled;
-        }
-
-        @Override
-        public String run() throws Exception {
-            CuratorPeer.Refusal asked = new CuratorPeer.Refusal("Cancelled", "as asked");
-            if (!start()) {
-                throw asked;
-            }
-            long lossesBefore = losses.get();
-            Lease lease;
-            try {
-                lease = handle.lock.acquire(ms);
-            } catch (Exception e) {
-                if (!end()) {
-                    throw asked;
-                }
-                throw e;
-            }
-            if (!end()) {
-                // The lock was acquired, but the reply is that of the cancellation: release it.
-                if (lease != null) {
-                    handle.lock.release(new Hold(lease));
-                }
-                throw asked;
-            }
-            if (lease == null) {
-                return null;
-            }
-            handle.acquired(lease);
-            boolean lostMeanwhile = losses.get() != lossesBefore;
-            if (lostMeanwhile && client.checkExists().forPath(handle.lock.node(lease)) == null) {
-                handle.lose();
-            }
-            return handle.lock instanceof SemaphoreLock ? lease.getNodeName() : "";
         }
     }
 

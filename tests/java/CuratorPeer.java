@@ -170,9 +170,9 @@ public final class CuratorPeer {
         String id = words[0];
         switch (words[1]) {
             case "latch", "selector", "group" -> elections.dispatch(id, words);
-            case "multi", "multirelease", "acquire", "cancel", "release", "drop", "held", "guarded", "token",
-                    "participants", "revocable" -> locks.dispatch(id, words);
-            case "session", "children", "revoke", "create", "set", "get", "syncget", "fencedget" ->
+            case "multi", "multirelease", "acquire", "release", "held", "guarded", "token", "participants",
+                    "revocable" -> locks.dispatch(id, words);
+            case "children", "revoke", "create", "set", "get", "syncget", "fencedget" ->
                     inBackground(id, () -> plain(words));
             case "make", "write", "read", "remove" -> inOrder("nodes", id, () -> node(words));
             default -> inOrder(words[2], id,
@@ -182,7 +182,6 @@ public final class CuratorPeer {
 
     private String plain(String[] words) throws Exception {
         return switch (words[1]) {
-            case "session" -> session();
             case "children" -> sorted(client.getChildren().forPath(words[2]));
             case "revoke" -> {
                 Revoker.attemptRevoke(client, words[2]);

@@ -18,6 +18,7 @@ on_both_servers! {
     a_dropped_latch_leaves_the_election
     a_closed_latch_refuses_to_wait
     a_write_of_a_former_leader_is_refused
+    a_slow_listener_hears_of_the_end_before_the_next_leadership
 }
 
 fn latch(fixture: &Fixture, client: &Client, id: &str) -> LeaderLatch {
@@ -126,6 +127,22 @@ async fn a_write_of_a_former_leader_is_refused(fixture: Fixture) {
     assert_eq!((error.kind(), error.index()), (ErrorKind::NoNode, Some(0)));
     assert_eq!(leadership.guarded().unwrap_err().kind(), ErrorKind::LockLost);
     assert_eq!(&*a.get_data(&at).await.unwrap().data, b"1");
+}
+
+/// The node is deleted, and the next leadership begins before the listener looks.
+async fn a_slow_listener_hears_of_the_end_before_the_next_leadership(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let latch = latch(&fixture, &a, "a");
+    let mut changes = latch.changes();
+    let Some(LeadershipChange::Leader(first)) = change(&mut changes).await else {
+        panic!("no leadership")
+    };
+    a.delete(first.path(), None).await.unwrap();
+    within_deadline("the loss", first.lost()).await;
+    let next = leads(&latch).await;
+    assert!(matches!(change(&mut changes).await, Some(LeadershipChange::NotLeader)));
+    let change = change(&mut changes).await;
+    assert!(matches!(&change, Some(LeadershipChange::Leader(one)) if one.epoch() == next.epoch()));
 }
 
 /// With several threads, the latch's task may run during the call of `close`: after the end of the leadership, and

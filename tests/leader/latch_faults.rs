@@ -66,8 +66,12 @@ async fn in_a_namespace_the_node_of_a_former_session_is_deleted() {
     let leadership = leads(&latch).await;
     let queue = format!("/space{}", fixture.path);
     assert!(leadership.path().starts_with(&queue));
-    let before = fixture.tap.len();
+    let (before, mut records) = (fixture.tap.len(), fixture.tap.subscribe());
+    fixture.tap.inject(Fault::delay_request(OpCode::Create2, DEADLINE).of("A"));
     give_up_session(&a, &tap).await;
+    records.until(DEADLINE, request("A", OpCode::Create2)).await.unwrap();
+    assert_eq!(latch.our_path(), None, "between two nodes");
+    fixture.tap.end_delays();
     let again = leads(&latch).await;
     assert_ne!(again.path(), leadership.path());
     fixture.children(&queue, 1).await;

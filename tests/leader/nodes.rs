@@ -2,11 +2,16 @@
 //! `TestPersistentTtlNode` have the Java name above them. Ln: a defect of Curator in `docs/CURATOR.md`.
 
 use super::*;
+use crate::support::{
+    given_up_session::{config_without_expiry, give_up_session, short_session},
+    reaches,
+};
 
 on_both_servers! {
     a_close_without_a_reply_to_the_create_deletes_the_node
     a_closing_client_ends_its_kept_nodes
     a_dropped_node_is_deleted
+    a_close_after_an_outage_leaves_another_clients_node
     a_node_with_a_time_to_live_is_touched_and_stays_after_the_close
 }
 
@@ -42,7 +47,7 @@ async fn a_close_without_a_reply_to_the_create_deletes_the_node(fixture: Fixture
     fixture.create_path(&observer).await;
     for mode in [CreateMode::Ephemeral, CreateMode::Persistent, CreateMode::EphemeralSequential] {
         let timeouts = |config: Config| {
-            config.with_session_timeout(ms(20_000)).with_connection_timeout(ms(1000))
+            config.with_session_timeout(ms(20_000)).with_connection_timeout(ms(4000))
         };
         let (a, tap) = fixture.client_with("A", timeouts).await;
         fixture.tap.inject(Fault::delay_reply(OpCode::Create2, DEADLINE).of("A"));
@@ -85,6 +90,27 @@ async fn a_closing_client_ends_its_kept_nodes(fixture: Fixture) {
     within_deadline("the close", closing).await.unwrap().unwrap();
 }
 
+/// Another client replaces the node while its owner has no connection.
+async fn a_close_after_an_outage_leaves_another_clients_node(fixture: Fixture) {
+    let (a, tap, path) = client(&fixture).await;
+    let observer = fixture.observer().await;
+    for mode in [CreateMode::Ephemeral, CreateMode::Persistent] {
+        let node = keep(&a, &path, mode);
+        created(&node).await;
+        has_watches(&a, 1).await;
+        tap.refuse().await.unwrap();
+        tap.cut();
+        reaches(&a, ConnectionState::Suspended).await;
+        observer.delete(&path, None).await.unwrap();
+        observer.create(&path, b"other", CreateMode::Persistent).await.unwrap();
+        let closing = node.close();
+        tap.accept().await.unwrap();
+        within_deadline("the close", closing).await.unwrap();
+        assert_eq!(&*observer.get_data(&path).await.unwrap().data, b"other", "{mode:?}");
+        observer.delete(&path, None).await.unwrap();
+    }
+}
+
 async fn a_dropped_node_is_deleted(fixture: Fixture) {
     let (a, _tap, path) = client(&fixture).await;
     let node = keep(&a, &path, CreateMode::Container);
@@ -114,25 +140,23 @@ async fn a_node_with_a_time_to_live_is_touched_and_stays_after_the_close(fixture
     within_deadline("the write", again.written()).await.unwrap();
 }
 
-/// Each write wakes the kept node, which waits until the other client's node is deleted. These wake-ups must not delay
-/// the takeover after the deletion.
-// Case (Found in docent itself): a kept node that waited behind another client's node took over
-// late if that one was written often, and its calls failed although the path was free.
+/// L20: the client gives up its session by its own clock. The server keeps the node of that session, and would delete it
+/// later.
 #[tokio::test]
-async fn a_node_that_another_client_writes_again_and_again_is_replaced_at_once() {
-    let server = TestingServer::start().await.unwrap();
-    let client = Client::connect(&server.connect_string()).await.unwrap();
-    let active = Client::connect(&server.connect_string()).await.unwrap();
-    active.create("/n", b"active", CreateMode::Ephemeral).await.unwrap();
-    let node = keep(&client, "/n", CreateMode::Ephemeral);
-    assert_eq!(node.created().await.unwrap_err().kind(), ErrorKind::NodeExists);
-    for load in 0..30 {
-        active.set_data("/n", format!("load={load}").as_bytes(), None).await.unwrap();
-        tokio::time::sleep(ms(150)).await;
+async fn the_node_of_a_former_session_is_replaced_at_once() {
+    let fixture = Fixture::with(config_without_expiry()).await;
+    let (a, tap) = short_session(&fixture, "A").await;
+    let node = keep(&a, "/n", CreateMode::Ephemeral);
+    created(&node).await;
+    let former = session_id(&a);
+    let mut events = node.events();
+    give_up_session(&a, &tap).await;
+    for wanted in ["Lost", "Created", "Restored"] {
+        let event = next(&mut events).await;
+        assert!(format!("{event:?}").starts_with(wanted), "{event:?} instead of {wanted}");
     }
-    let gone = std::time::Instant::now();
-    active.delete("/n", None).await.unwrap();
-    eventually("the node", async || active.exists("/n").await.unwrap()).await;
-    assert!(gone.elapsed() < ms(500), "{:?}", gone.elapsed());
+    assert!(fixture.testing_server().session_ids().contains(&former), "it is alive");
+    let stat = a.exists("/n").await.unwrap().unwrap();
+    assert_eq!(stat.ephemeral_owner, session_id(&a));
     node.close().await.unwrap();
 }

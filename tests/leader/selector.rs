@@ -7,7 +7,9 @@ use crate::support::has_no_request;
 
 on_both_servers! {
     a_term_that_watches_is_dropped_when_its_node_is_deleted
+    a_term_that_ends_late_leaves_the_next_one
     an_idle_leader_and_its_waiter_send_nothing
+    the_token_of_a_term_is_cancelled_before_its_delete_is_queued
 }
 
 fn selector(fixture: &Fixture, client: &Client, id: &str) -> LeaderSelector {
@@ -46,6 +48,48 @@ async fn a_term_that_watches_is_dropped_when_its_node_is_deleted(fixture: Fixtur
     within_deadline("the token", token.cancelled()).await;
     let term = within_deadline("the end", running).await.unwrap().unwrap();
     assert_eq!(term, Term::Lost);
+}
+
+/// A term whose node was deleted unseen ends when the next one of its selector has begun.
+async fn a_term_that_ends_late_leaves_the_next_one(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let ours = selector(&fixture, &a, "a");
+    let (first, end, running) = one_term(&ours);
+    let first = within_deadline("the first term", first).await.unwrap();
+    fixture.observer().await.delete(first.path(), None).await.unwrap();
+    let (second, _end, _running) = one_term(&ours);
+    let second = within_deadline("the second term", second).await.unwrap();
+    end.send(1).unwrap();
+    within_deadline("the end", running).await.unwrap().unwrap();
+    assert_eq!(ours.current_leadership().unwrap().epoch(), second.epoch());
+}
+
+/// Work outside the term's future stops before another participant can lead, also on another thread.
+async fn the_token_of_a_term_is_cancelled_before_its_delete_is_queued(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let ours = selector(&fixture, &a, "a");
+    let (begun, leadership) = oneshot::channel();
+    let (end, ended) = oneshot::channel();
+    let mut running = Box::pin(ours.run(|leadership| async {
+        begun.send(leadership).unwrap();
+        ended.await.unwrap()
+    }));
+    let leadership = within_deadline("the term", async {
+        tokio::select! {
+            ended = &mut running => panic!("{ended:?}"),
+            leadership = leadership => leadership.unwrap(),
+        }
+    });
+    let token = leadership.await.cancellation_token();
+    has_no_request(&a).await;
+    let before = a.metrics().requests;
+    end.send(1).unwrap();
+    // No other task runs before the next await.
+    poll_once(&mut running);
+    assert!(a.metrics().requests > before, "the delete is queued");
+    assert!(token.is_cancelled());
+    let term = within_deadline("the end", running).await.unwrap();
+    assert_eq!(term, Term::Completed(1));
 }
 
 // Case (Leader election and kept nodes): an idle leader, and its waiter.

@@ -4,6 +4,7 @@ use docent::config::WhenFull;
 use docent_protocol::ErrorCode;
 
 use super::*;
+use crate::support::ensemble::serving_without_majority;
 
 /// A client with a limit of 8 pending requests.
 async fn limited(fixture: &Fixture, when_full: WhenFull) -> (Client, TapClient) {
@@ -253,19 +254,11 @@ async fn an_impossible_clean_up_keeps_no_client_beyond_its_session() {
 // Case (Found in docent itself): a clean-up on a read-only server kept its client for ever.
 #[tokio::test]
 async fn a_clean_up_on_a_read_only_server_keeps_no_client_beyond_its_session() {
-    let config = server::Config {
-        servers: 3,
-        version: server::Version::V3_6,
-        tick_time: ms(100),
-        read_only_mode_enabled: true,
-        ..server::Config::default()
-    };
     // The guard is dropped in the last session of the quorum, or in the session of the read-only server. The last
     // handle of the client is dropped at once, or while the clean-up waits for another server.
     for (is_late, is_waiting) in [(false, false), (true, false), (true, true)] {
-        let cluster = TestingCluster::start_with(config.clone()).await.unwrap();
-        let config = Config::new(&cluster.connect_string()).unwrap().with_read_only(true);
-        let client = config.with_session_timeout(ms(2000)).connect().await.unwrap();
+        let (cluster, config) = serving_without_majority().await;
+        let client = config.connect().await.unwrap();
         let mutex = InterProcessMutex::with_options(&client, "/lock", no_retries()).unwrap();
         let guard = mutex.acquire().await.unwrap();
         let lease = client.session().unwrap();

@@ -14,7 +14,6 @@ on_both_servers! {
     a_release_leaves_another_clients_node_in_its_place
     a_release_leaves_no_watch
     a_watch_that_is_not_set_is_set_later
-    a_dropped_wait_for_the_loss_leaves_the_watch
     a_revocable_lock_notices_without_another_request
     a_watched_guard_keeps_no_client
 }
@@ -321,15 +320,6 @@ async fn a_watch_that_is_not_set_is_set_later(fixture: Fixture) {
     }
 }
 
-async fn a_dropped_wait_for_the_loss_leaves_the_watch(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let operator = fixture.observer().await;
-    let guard = mutex(&fixture, &client).acquire().await.unwrap();
-    poll_once(guard.lost());
-    operator.delete(guard.path(), None).await.unwrap();
-    until("the deletion is known", async || !guard.is_held()).await;
-}
-
 /// A revocable lock already has a watch, for the revocation.
 async fn a_revocable_lock_notices_without_another_request(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
@@ -437,18 +427,4 @@ async fn a_deletion_is_seen_once_a_lagging_server_has_applied_it() {
         assert_lost("the loss", &guard).await;
         cluster.set_lag(follower, false);
     }
-}
-
-/// The holds of an application that never releases them end with the client.
-#[tokio::test]
-async fn a_closed_client_ends_the_wait_for_the_loss() {
-    let fixture = Fixture::embedded().await;
-    let (client, _tap) = fixture.client("A").await;
-    let guard = mutex(&fixture, &client).acquire().await.unwrap();
-    let waiting = tokio::spawn(async move { guard.lost().await });
-    has_watches(&client, 1).await;
-    client.close().await.unwrap();
-    within_deadline("the loss", waiting).await.unwrap();
-    let lock: &dyn InterProcessLock = &mutex(&fixture, &client);
-    assert!(!lock.is_acquired_in_this_process());
 }

@@ -127,7 +127,7 @@ async fn no_lock_leaves_a_watch_behind(fixture: Fixture) {
             let lock = Arc::clone(&lock);
             tokio::spawn(async move { lock.acquire().await })
         });
-        let timed = lock.acquire_timeout(ms(50)).await.unwrap();
+        let timed = lock.acquire_timeout(ms(2_000)).await.unwrap();
         cancelled.abort();
         guard.release().await.unwrap();
         drop(timed);

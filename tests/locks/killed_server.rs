@@ -6,62 +6,33 @@
 use tokio::time::timeout;
 
 use super::*;
-use crate::support::real::{RealServer, settings};
+use crate::support::real::{RealServer, Restartable, settings};
 
 on_both_servers! {
     #[tokio::test]
-    super::Server::embedded, super::Server::real;
+    super::embedded, super::real;
     holder_and_waiter_of_every_lock_outlive_the_server()
     a_semaphore_is_usable_after_its_server_was_lost()
     a_lock_is_usable_after_its_session_was_lost_with_the_server()
 }
 
-/// A server that can be stopped and restarted.
-enum Server {
-    Embedded(TestingServer),
-    Real(Box<RealServer>),
+async fn embedded() -> Restartable {
+    let config = server::Config { max_session_timeout: LONG_SESSION, ..Default::default() };
+    Restartable::Embedded(TestingServer::start_with(config).await.unwrap())
 }
 
-impl Server {
-    async fn embedded() -> Self {
-        let config = server::Config { max_session_timeout: LONG_SESSION, ..Default::default() };
-        Self::Embedded(TestingServer::start_with(config).await.unwrap())
-    }
+#[track_caller]
+fn real() -> impl Future<Output = Option<Restartable>> {
+    let longest = LONG_SESSION.as_millis().to_string();
+    let server = RealServer::start_with(settings(&[("maxSessionTimeout", &longest)], &[]));
+    async move { Some(Restartable::Real(Box::new(server.await?))) }
+}
 
-    #[track_caller]
-    fn real() -> impl Future<Output = Option<Self>> {
-        let longest = LONG_SESSION.as_millis().to_string();
-        let server = RealServer::start_with(settings(&[("maxSessionTimeout", &longest)], &[]));
-        async move { Some(Self::Real(Box::new(server.await?))) }
-    }
-
-    fn connect_string(&self) -> String {
-        match self {
-            Self::Embedded(server) => server.connect_string(),
-            Self::Real(server) => server.connect(),
-        }
-    }
-
-    /// Its attempts to connect have the default limit: a server never replies to one that arrives while it starts, and
-    /// does not close it (ZOOKEEPER-5051).
-    async fn client(&self, session_timeout: Duration) -> Client {
-        let config = Config::new(&self.connect_string()).unwrap();
-        config.with_session_timeout(session_timeout).connect().await.unwrap()
-    }
-
-    async fn stop(&mut self) {
-        match self {
-            Self::Embedded(server) => server.stop(),
-            Self::Real(server) => server.kill().await,
-        }
-    }
-
-    async fn restart(&mut self) {
-        match self {
-            Self::Embedded(server) => server.restart().await.unwrap(),
-            Self::Real(server) => server.start_again().await,
-        }
-    }
+/// Its attempts to connect have the default limit: a server never replies to one that arrives while it starts, and does
+/// not close it (ZOOKEEPER-5051).
+async fn client(server: &Restartable, session_timeout: Duration) -> Client {
+    let config = Config::new(&server.connect()).unwrap();
+    config.with_session_timeout(session_timeout).connect().await.unwrap()
 }
 
 /// Longer than any restart: a private server has 300 s to start.
@@ -83,8 +54,8 @@ async fn wait_for_state(client: &Client, wanted: ConnectionState) {
 
 /// testWaitingProcessKilledServer, with every kind of lock at once.
 // Case (What broke other clients): a waiter never wakes after a reconnect.
-async fn holder_and_waiter_of_every_lock_outlive_the_server(mut server: Server) {
-    let client = server.client(LONG_SESSION).await;
+async fn holder_and_waiter_of_every_lock_outlive_the_server(mut server: Restartable) {
+    let client = client(&server, LONG_SESSION).await;
     let locks = each_lock(&client, "", &patient());
     let (mut guards, mut waiting) = (Vec::new(), Vec::new());
     for (_, lock) in &locks {
@@ -112,8 +83,8 @@ async fn holder_and_waiter_of_every_lock_outlive_the_server(mut server: Server) 
 }
 
 /// testAcquireAfterLostServer, CURATOR-335: an acquire fails while the server is away, and leaves nothing behind.
-async fn a_semaphore_is_usable_after_its_server_was_lost(mut server: Server) {
-    let client = server.client(LONG_SESSION).await;
+async fn a_semaphore_is_usable_after_its_server_was_lost(mut server: Restartable) {
+    let client = client(&server, LONG_SESSION).await;
     let semaphore =
         InterProcessSemaphoreV2::with_options(&client, "/semaphore", 1, no_retries()).unwrap();
     semaphore.acquire().await.unwrap().release().await.unwrap();
@@ -133,8 +104,8 @@ async fn a_semaphore_is_usable_after_its_server_was_lost(mut server: Server) {
 }
 
 /// The server is down for longer than the lease of the session.
-async fn a_lock_is_usable_after_its_session_was_lost_with_the_server(mut server: Server) {
-    let client = server.client(ms(2000)).await;
+async fn a_lock_is_usable_after_its_session_was_lost_with_the_server(mut server: Restartable) {
+    let client = client(&server, ms(2000)).await;
     let mutex = InterProcessMutex::with_options(&client, "/lock", patient()).unwrap();
     let guard = mutex.acquire().await.unwrap();
     let session = guard.session_id();

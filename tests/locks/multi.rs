@@ -180,7 +180,7 @@ async fn the_same_lock_twice_is_entered_again(fixture: Fixture) {
         assert_eq!(fixture.children(&paths[0], 1).await.len(), 1);
         assert!(lock.is_acquired_in_this_process());
         // A second acquire is a separate contender.
-        assert!(lock.acquire_timeout(ms(50)).await.unwrap().is_none());
+        assert!(lock.acquire_timeout(ms(2_000)).await.unwrap().is_none());
         assert!(guard.is_held());
         guard.release().await.unwrap();
         for path in &paths {
@@ -212,7 +212,7 @@ async fn an_owner_reenters_locks_held_outside_the_multi_lock(fixture: Fixture) {
     assert!(outside.is_held() && pair.write_lock().is_owned_by(&owner));
     fixture.children(&paths[0], 1).await;
     let guard = lock.acquire_as_timeout(&owner, DEADLINE).await.unwrap().unwrap();
-    assert!(lock.acquire_as_timeout(&Owner::new(), ms(50)).await.unwrap().is_none());
+    assert!(lock.acquire_as_timeout(&Owner::new(), ms(2_000)).await.unwrap().is_none());
     drop(outside);
     assert!(guard.is_held());
     drop(guard);

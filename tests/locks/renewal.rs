@@ -11,7 +11,7 @@ on_both_servers! {
 }
 
 async fn client(fixture: &Fixture) -> Client {
-    let config = Config::new(&fixture.server).unwrap().with_session_timeout(ms(6_000));
+    let config = Config::new(&fixture.server).unwrap().with_session_timeout(ms(30_000));
     config.connect().await.unwrap()
 }
 

@@ -2,34 +2,15 @@
 //! client's runtime.
 
 use docent_testing::tap::Tap;
-use std::{
-    task::Wake,
-    thread::{self, Thread},
-};
 use tokio::runtime::Runtime;
 
 use super::*;
 use crate::support::until_blocking;
 
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Drives a future on this thread, outside a runtime.
+/// Drives a future on this thread, outside a runtime of tokio.
 fn drive<F: Future>(future: F) -> F::Output {
     assert!(tokio::runtime::Handle::try_current().is_err());
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park_timeout(Duration::from_secs(60)),
-        }
-    }
+    smol::block_on(future)
 }
 
 /// A server, a tap and a client in runtimes other than this thread's.

@@ -9,6 +9,7 @@ on_both_servers! {
     a_quantity_of_0_is_refused
     only_the_first_waiter_watches_the_leases
     waiters_whose_mutex_node_is_deleted_do_not_wait_for_each_other
+    a_waiter_whose_lease_node_is_deleted_is_granted_no_lease
 }
 
 /// A semaphore whose number of leases is a shared count.
@@ -44,7 +45,7 @@ async fn acquired_leases_stay_when_the_count_is_lowered(fixture: Fixture) {
     count.set_count(1).await.unwrap();
     assert!(leases.iter().all(|lease| lease.is_held()));
     leases.pop().unwrap().release().await.unwrap();
-    assert!(semaphore.acquire_timeout(ms(100)).await.unwrap().is_none());
+    assert!(semaphore.acquire_timeout(ms(2_000)).await.unwrap().is_none());
     leases.pop().unwrap().release().await.unwrap();
     semaphore.acquire().await.unwrap().release().await.unwrap();
 }
@@ -94,7 +95,7 @@ async fn a_quantity_of_0_is_refused(fixture: Fixture) {
     let none = InterProcessSemaphoreV2::new(&client, &fixture.path, 0).unwrap_err();
     assert_eq!(none.kind(), refused);
     // A number of leases that memory could not hold waits without allocating for them.
-    assert!(semaphore.acquire_many_timeout(usize::MAX, ms(10)).await.unwrap().is_none());
+    assert!(semaphore.acquire_many_timeout(usize::MAX, ms(5_000)).await.unwrap().is_none());
 }
 
 // Case (Found in docent itself): another client deleted the node by which a waiter of a semaphore held its mutex. The next
@@ -121,4 +122,28 @@ async fn waiters_whose_mutex_node_is_deleted_do_not_wait_for_each_other(fixture:
     held.release().await.unwrap();
     within_deadline("the first waiter", waiting).await.unwrap().unwrap();
     within_deadline("the waiter behind", behind).await.unwrap().unwrap();
+}
+
+/// The only node that is left is that of the holder, and one lease is allowed.
+async fn a_waiter_whose_lease_node_is_deleted_is_granted_no_lease(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let semaphore = semaphore(&fixture, &client, 1);
+    let held = semaphore.acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let semaphore = semaphore.clone();
+        async move { semaphore.acquire().await }
+    });
+    let is_waiter = |name: &&String| !held.path().ends_with(&***name);
+    let nodes = fixture.leases(2).await;
+    let deleted = nodes.iter().find(is_waiter).unwrap();
+    client.delete(&format!("{}/leases/{deleted}", fixture.path), None).await.unwrap();
+    let another = eventually("another lease node, or a lease", async || {
+        let nodes = client.get_children(&format!("{}/leases", fixture.path)).await.unwrap();
+        let another = nodes.len() == 2 && nodes.iter().all(|name| name != deleted);
+        (another || waiting.is_finished()).then_some(another)
+    });
+    assert!(another.await, "a lease without a node");
+    held.release().await.unwrap();
+    let lease = within_deadline("the lease", waiting).await.unwrap().unwrap();
+    assert!(client.exists(lease.path()).await.unwrap().is_some());
 }

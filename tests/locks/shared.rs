@@ -13,7 +13,6 @@ on_both_servers! {
     a_value_is_updated_after_a_broken_connection
     a_deleted_value_stays_known
     a_value_created_again_before_its_absence_is_watched_is_read
-    a_waiter_for_a_lease_wakes_when_its_count_is_created_again
     a_read_that_times_out_is_repeated
     a_value_that_is_temporarily_unreadable_is_read_again
     a_value_deleted_between_its_create_and_its_read_is_created_again
@@ -131,25 +130,6 @@ async fn a_value_created_again_before_its_absence_is_watched_is_read(fixture: Fi
     // The watch is set on the new node.
     b.set_data(&fixture.path, b"newer", None).await.unwrap();
     wait_for(&value, "newer").await;
-}
-
-async fn a_waiter_for_a_lease_wakes_when_its_count_is_created_again(fixture: Fixture) {
-    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let path = format!("{}-count", fixture.path);
-    let count = SharedCount::start_with(&a, &path, 0, &options()).await.unwrap();
-    fixture.keep_parent(&a).await;
-    let semaphore =
-        InterProcessSemaphoreV2::with_count_and_options(&a, &fixture.path, &count, options())
-            .unwrap();
-    let waiter = tokio::spawn(async move { semaphore.acquire().await });
-    fixture.children(&format!("{}/leases", fixture.path), 1).await;
-    let mut records = fixture.tap.subscribe();
-    fixture.tap.inject(Fault::delay_request(OpCode::Exists, DEADLINE).of("A").below(&path));
-    b.delete(&path, None).await.unwrap();
-    records.until(DEADLINE, request("A", OpCode::Exists)).await.unwrap();
-    b.create(&path, &1_i32.to_be_bytes(), CreateMode::Persistent).await.unwrap();
-    fixture.tap.end_delays();
-    within_deadline("the lease", waiter).await.unwrap().unwrap().release().await.unwrap();
 }
 
 // Case (Found in docent itself): a shared value stayed stale for ever after one read that failed.

@@ -205,6 +205,44 @@ async fn of_two_nodes_that_a_search_finds_the_first_is_kept() {
     }
 }
 
+/// Removes the last name from a reply to getChildren or getChildren2, like a server that has not applied the last create.
+fn without_last_child(reply: &[u8]) -> Vec<u8> {
+    let number = |at: usize| u32::from_be_bytes(reply[at..at + 4].try_into().unwrap()) as usize;
+    let (count, mut at) = (number(20), 24);
+    let names: Vec<_> = (0..count)
+        .map(|_| {
+            let begin = at;
+            at += 4 + number(at);
+            &reply[begin..at]
+        })
+        .collect();
+    // The digits at the end of a name are its place.
+    let last = names.iter().max_by_key(|name| &name[name.len() - 10..]);
+    let kept: Vec<_> = names.iter().filter(|name| Some(*name) != last).copied().collect();
+    let (count, kept) = (u32::try_from(kept.len()).unwrap(), kept.concat());
+    let length = u32::try_from(20 + kept.len() + reply[at..].len()).unwrap();
+    [&length.to_be_bytes()[..], &reply[4..20], &count.to_be_bytes(), &kept, &reply[at..]].concat()
+}
+
+/// Two creates get no reply. The search and the listing that grants the lock show the node of the first one only, as
+/// when the second one is applied behind them.
+#[tokio::test]
+async fn a_second_create_that_no_listing_shows_leaves_no_node() {
+    let (fixture, client, _tap) = fixture_and_client().await;
+    let mutex = mutex(&fixture, &client);
+    mutex.acquire().await.unwrap().release().await.unwrap();
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).times(2));
+    hide_from_searches(&fixture, 1);
+    let hide_last = |op, nth| {
+        fixture.tap.inject(Fault::rewrite_reply(op, without_last_child).nth(nth));
+    };
+    hide_last(OpCode::GetChildren, 2);
+    hide_last(OpCode::GetChildren2, 1);
+    let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
+    assert!(guard.path().ends_with("0000000001"), "{}", guard.path());
+    assert_only(&fixture, guard.path()).await;
+}
+
 /// A server that expires no session by itself, and a client with a short one.
 async fn without_expiry() -> (Fixture, Client, TapClient) {
     let fixture = Fixture::with(config_without_expiry()).await;
@@ -316,4 +354,32 @@ async fn the_node_of_the_first_of_two_sessions_is_not_taken_for_ours() {
     assert_eq!(stat.ephemeral_owner, guard.session_id());
     guard.release().await.unwrap();
     fixture.children(&fixture.path, 0).await;
+}
+
+/// The session of a waiter ends during its listing, which the next session repeats. The server keeps the node.
+#[tokio::test]
+async fn a_waiter_does_not_wait_with_the_node_of_its_earlier_session() {
+    let (fixture, client, tap) = without_expiry().await;
+    let rival = fixture.observer().await;
+    let holder = mutex(&fixture, &rival).acquire().await.unwrap();
+    let mut records = fixture.tap.subscribe();
+    fixture.tap.inject(Fault::drop_before(OpCode::GetChildren2));
+    tap.refuse().await.unwrap();
+    let waiting = spawn_acquire(&mutex(&fixture, &client));
+    records.until(DEADLINE, |record| record.is_request(OpCode::GetChildren2)).await.unwrap();
+    let first_session = session_id(&client);
+    wait_until_given_up(&client, &tap).await;
+    until("a node of the next session", async || {
+        let nodes = mutex(&fixture, &rival).participants().await.unwrap();
+        let mut owners = Vec::new();
+        for node in nodes {
+            owners.extend(rival.exists(&node).await.unwrap().map(|stat| stat.ephemeral_owner));
+        }
+        owners.len() == 2 && !owners.contains(&first_session)
+    })
+    .await;
+    assert!(fixture.testing_server().session_ids().contains(&first_session), "it is alive");
+    holder.release().await.unwrap();
+    let guard = within_deadline("acquire", waiting).await.unwrap().unwrap();
+    guard.release().await.unwrap();
 }

@@ -71,6 +71,13 @@ async fn a_timed_acquire_at_a_silent_server_is_unanswered() {
     let rival = InterProcessMutex::with_options(&client, "/lock", options()).unwrap();
     let owner = Owner::new();
     let guard = mutex.acquire_as(&owner).await.unwrap();
+    // With a connection, an acquire behind another one of its owner times out, too.
+    let other = Owner::new();
+    let (first, second) = tokio::join!(
+        rival.acquire_as_timeout(&other, ms(300)),
+        rival.acquire_as_timeout(&other, ms(100)),
+    );
+    assert!(first.unwrap().is_none() && second.unwrap().is_none());
     let waiting = async { rival.acquire_timeout(ms(3000)).await };
     let stall = async {
         sleep(ms(100)).await;
@@ -194,6 +201,46 @@ async fn the_timeout_of_acquire_many_covers_all_leases() {
     assert!(took >= ms(3000) && took < ms(3000) + TOLERANCE, "{took:?}");
     // The one lease that the call acquired was released.
     assert_eq!(semaphore.participants().await.unwrap().len(), 1);
+}
+
+/// N5, for the locks of a multi lock.
+#[tokio::test(start_paused = true)]
+async fn the_timeout_of_a_multi_lock_covers_all_locks() {
+    let (_server, client) = server_and_client().await;
+    let part = |path| InterProcessMutex::with_options(&client, path, options()).unwrap();
+    let first = part("/first").acquire().await.unwrap();
+    let _second = part("/second").acquire().await.unwrap();
+    let multi =
+        InterProcessMultiLock::with_options(&client, &["/first", "/second"], &options()).unwrap();
+    let began = Instant::now();
+    let waiting = tokio::spawn(async move { multi.acquire_timeout(ms(3000)).await });
+    sleep(ms(2500)).await;
+    first.release().await.unwrap();
+    assert!(waiting.await.unwrap().unwrap().is_none());
+    let took = began.elapsed();
+    assert!(took >= ms(3000) && took < ms(3000) + TOLERANCE, "{took:?}");
+}
+
+/// The node of a waiter is deleted, and its policy pauses for longer than its timeout before it joins the queue again.
+#[tokio::test(start_paused = true)]
+async fn a_pause_of_a_timed_acquire_ends_with_its_grace() {
+    let (_server, client) = server_and_client().await;
+    let options = LockOptions::default().with_retry_policy(RetryNTimes::new(1, ms(600_000)));
+    let mutex = InterProcessMutex::with_options(&client, "/lock", options).unwrap();
+    let held = mutex.acquire().await.unwrap();
+    let began = Instant::now();
+    let waiting = tokio::spawn({
+        let mutex = mutex.clone();
+        async move { mutex.acquire_timeout(ms(3000)).await }
+    });
+    sleep(ms(1000)).await;
+    let waiter = mutex.participants().await.unwrap().pop().unwrap();
+    assert_ne!(waiter, held.path());
+    client.delete(&waiter, None).await.unwrap();
+    held.release().await.unwrap();
+    assert!(waiting.await.unwrap().unwrap().is_none());
+    let took = began.elapsed();
+    assert!(took < ms(4000) + TOLERANCE, "{took:?}");
 }
 
 /// The outage begins during the wait, so there are nodes and locks to release. A silent server delays a call longer

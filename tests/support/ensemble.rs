@@ -1,8 +1,8 @@
 //! Embedded ensembles: their members, and changes of them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
-use docent::{Client, EnsembleTracker, ensemble::EnsembleConfig};
+use docent::{Client, Config, EnsembleTracker, ensemble::EnsembleConfig};
 use docent_testing::{TestingCluster, server};
 
 use super::within_deadline;
@@ -19,6 +19,24 @@ pub fn changeable(servers: usize) -> server::Config {
         super_digest: Some(SUPER_DIGEST.to_owned()),
         ..server::Config::default()
     }
+}
+
+/// A cluster whose members keep sessions without a majority, and the settings of a client that accepts read-only
+/// servers.
+pub async fn serving_without_majority() -> (TestingCluster, Config) {
+    let settings = server::Config {
+        servers: 3,
+        version: server::Version::V3_6,
+        tick_time: Duration::from_millis(100),
+        read_only_mode_enabled: true,
+        ..server::Config::default()
+    };
+    let cluster = TestingCluster::start_with(settings).await.unwrap();
+    let config = Config::new(&cluster.connect_string())
+        .unwrap()
+        .with_session_timeout(Duration::from_secs(2))
+        .with_read_only(true);
+    (cluster, config)
 }
 
 /// The leader of an ensemble, and a follower.

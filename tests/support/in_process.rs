@@ -1,6 +1,6 @@
 //! A server in this process, without sockets, so that time can be paused.
 
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use docent::{
     Client, Config,
@@ -10,14 +10,8 @@ use docent::{
 use docent_testing::TestingServer;
 
 /// Connections to a server in this process.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct InProcess(pub Arc<TestingServer>);
-
-impl fmt::Debug for InProcess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InProcess")
-    }
-}
 
 impl Transport for InProcess {
     fn connect<'a>(&'a self, _: &'a Host, _: Duration) -> Connecting<'a> {

@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 /// The longest wait of a test for any condition: far longer than a busy machine needs.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(120);
 
 pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -49,15 +49,21 @@ pub fn within_deadline<F: Future>(
 
 /// Repeats a check until it returns `Some`, and returns its value.
 pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + DEADLINE;
+    let start = Instant::now();
     loop {
         if let Some(answer) = ask().await {
             return answer;
         }
-        assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
-        // The pause between two checks: the condition has no notification.
-        sleep(Duration::from_millis(10)).await;
+        let waited = start.elapsed();
+        assert!(waited < DEADLINE, "not within {DEADLINE:?}: {what}");
+        sleep(pause(waited)).await;
     }
+}
+
+/// The pause between two checks of a condition without a notification: a short wait ends soon, and a long one leaves the
+/// processors to what it waits for.
+fn pause(waited: Duration) -> Duration {
+    (waited / 8).clamp(Duration::from_millis(1), Duration::from_millis(30))
 }
 
 /// Repeats a check until it holds.
@@ -139,12 +145,13 @@ pub fn until_blocking(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Like [`eventually`], outside a runtime.
 pub fn eventually_blocking<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = std::time::Instant::now() + DEADLINE;
+    let start = std::time::Instant::now();
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(std::time::Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(1));
+        let waited = start.elapsed();
+        assert!(waited < DEADLINE, "not within {DEADLINE:?}: {what}");
+        std::thread::sleep(pause(waited));
     }
 }

@@ -112,11 +112,14 @@ impl Peer {
     /// The side must be [available](Side::is_available).
     pub async fn start(side: Side, name: &str, connect: &str, options: Options) -> Self {
         let command = move || match side {
-            Side::Curator => java_command(),
-            Side::Docent => Command::new(docent_program()),
+            Side::Curator => {
+                let (command, turn) = java_command();
+                (command, Some(turn))
+            }
+            Side::Docent => (Command::new(docent_program()), None),
         };
         // The compiler may have to run first.
-        let mut command = tokio::task::spawn_blocking(command).await.unwrap();
+        let (mut command, _turn) = tokio::task::spawn_blocking(command).await.unwrap();
         command
             .arg(connect)
             .arg(options.session.as_millis().to_string())
@@ -237,11 +240,6 @@ impl Peer {
         );
     }
 
-    /// Kills the process; its session lives on until it times out.
-    pub async fn kill(mut self) {
-        within_deadline("the end of a killed peer", self.process.kill()).await.unwrap();
-    }
-
     async fn wait(&mut self) -> ExitStatus {
         within_deadline("the end of a peer", self.process.wait()).await.unwrap()
     }
@@ -325,15 +323,6 @@ impl Reply {
             Outcome::Ok(_) => true,
             Outcome::TimedOut => false,
             other @ Outcome::Error { .. } => panic!("{}: {other:?}", self.question),
-        }
-    }
-
-    /// The kind of the error of a command that must fail.
-    #[track_caller]
-    pub fn error_kind(&self) -> &str {
-        match &self.outcome {
-            Outcome::Error { kind, .. } => kind,
-            other => panic!("{}: {other:?} instead of an error", self.question),
         }
     }
 
@@ -472,13 +461,14 @@ async fn read_errors(errors: impl AsyncRead + Unpin, said: watch::Sender<Said>) 
     }
 }
 
-fn java_command() -> Command {
+fn java_command() -> (Command, xtask::Turn) {
     let java = real::java().expect("a side that is available");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("java/CuratorPeer.java");
     let classes = java.compile(&source).unwrap_or_else(|error| panic!("{error}"));
     let mut command = java.command(&classes).unwrap_or_else(|error| panic!("{error}"));
     command.arg("CuratorPeer");
-    Command::from(command)
+    let turn = java.turn().unwrap_or_else(|error| panic!("{error}"));
+    (Command::from(command), turn)
 }
 
 /// The example `recipe_peer`.

@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use docent_testing::{TestingServer, server};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 use xtask::{Ensemble, Java, Role, Server, Settings};
 
@@ -201,8 +202,40 @@ impl RealServer {
     }
 }
 
+/// A server that can be stopped and started again with its nodes and sessions: a real one is killed.
+pub enum Restartable {
+    Embedded(TestingServer),
+    Real(Box<RealServer>),
+}
+
+impl Restartable {
+    pub fn connect(&self) -> String {
+        match self {
+            Self::Embedded(server) => server.connect_string(),
+            Self::Real(server) => server.connect(),
+        }
+    }
+
+    pub async fn stop(&mut self) {
+        match self {
+            Self::Embedded(server) => server.stop(),
+            Self::Real(server) => server.kill().await,
+        }
+    }
+
+    pub async fn restart(&mut self) {
+        match self {
+            Self::Embedded(server) => server.restart().await.unwrap(),
+            Self::Real(server) => server.start_again().await,
+        }
+    }
+}
+
 /// A private ensemble, whose members can be killed and started again. Dropping it ends it.
-pub struct RealEnsemble(Process<Ensemble>);
+pub struct RealEnsemble(Process<Ensemble>, #[expect(dead_code)] SemaphorePermit<'static>);
+
+/// The ensembles of a test program that run at once: of more, busy members would lose their leaders.
+static ENSEMBLES: Semaphore = Semaphore::const_new(2);
 
 impl RealEnsemble {
     /// A serving ensemble of three; `None` (and a counted skip) without Java.
@@ -217,7 +250,9 @@ impl RealEnsemble {
         let java = java();
         async move {
             let java = java?;
-            Some(Self(Process::start(move || Ensemble::start_with(&java, size, &more)).await))
+            let permit = ENSEMBLES.acquire().await.unwrap();
+            let start = move || Ensemble::start_with(&java, size, &more);
+            Some(Self(Process::start(start).await, permit))
         }
     }
 

@@ -13,11 +13,15 @@ use tracing::{
     subscriber::DefaultGuard,
 };
 
-/// The fields of an event, as text.
-#[derive(Default)]
+/// The fields of an event and of the span that is its parent, as text.
+#[derive(Default, Clone)]
 pub struct Fields(pub BTreeMap<&'static str, String>);
 
 impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.0.insert(field.name(), format!("{value:?}"));
     }
@@ -29,12 +33,19 @@ pub struct Traced {
     level: Level,
     target: &'static str,
     events: Arc<Mutex<Vec<Fields>>>,
+    spans: Arc<Mutex<Spans>>,
+}
+
+#[derive(Default)]
+struct Spans {
+    last: u64,
+    open: BTreeMap<u64, Fields>,
 }
 
 impl Traced {
     /// Begins to collect, until the guards are dropped.
     pub fn start(level: Level, target: &'static str) -> (Self, impl Sized) {
-        let traced = Self { level, target, events: Arc::default() };
+        let traced = Self { level, target, events: Arc::default(), spans: Arc::default() };
         // With a single subscriber, `tracing` lets the first thread at a callsite decide whether it is enabled: the
         // thread of another test has no subscriber, and would disable the callsite here too.
         let second = Dispatch::new(traced.clone());
@@ -52,6 +63,11 @@ impl Traced {
         let events = self.events.lock().unwrap();
         events.iter().any(|event| event.0.get(field).is_some_and(|found| found == value))
     }
+
+    /// The number of spans that have not ended.
+    pub fn open(&self) -> usize {
+        self.spans.lock().unwrap().open.len()
+    }
 }
 
 impl Subscriber for Traced {
@@ -60,13 +76,27 @@ impl Subscriber for Traced {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut fields = Fields::default();
+        let spans = self.spans.lock().unwrap();
+        let parent = event.parent().and_then(|id| spans.open.get(&id.into_u64()));
+        let mut fields = parent.cloned().unwrap_or_default();
         event.record(&mut fields);
         self.events.lock().unwrap().push(fields);
     }
 
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
+    fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
+        let mut fields = Fields::default();
+        fields.0.insert("span", attributes.metadata().name().to_owned());
+        attributes.record(&mut fields);
+        let mut spans = self.spans.lock().unwrap();
+        spans.last += 1;
+        let id = spans.last;
+        spans.open.insert(id, fields);
+        span::Id::from_u64(id)
+    }
+
+    fn try_close(&self, id: span::Id) -> bool {
+        self.spans.lock().unwrap().open.remove(&id.into_u64());
+        true
     }
 
     fn record(&self, _: &span::Id, _: &span::Record<'_>) {}

@@ -121,12 +121,13 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[&str]) -> Answe
         ("sync", []) => client.sync("/").await.map_err(failure)?,
         ("settled", watches) if watches.len() < 2 => {
             let watches = watches.first().and_then(|watches| watches.parse::<usize>().ok());
-            loop {
+            // More than once: the task that a reply has woken may not have run yet.
+            let mut looks = 0;
+            while looks < 5 {
                 let metrics = client.metrics();
-                if metrics.pending == 0 && watches.is_none_or(|watches| watches == metrics.watches)
-                {
-                    return done();
-                }
+                let is_settled = metrics.pending == 0
+                    && watches.is_none_or(|watches| watches == metrics.watches);
+                looks = if is_settled { looks + 1 } else { 0 };
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }

@@ -17,13 +17,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     sim::code(Command::new(program).args(arguments).status()?)
 }
 
-/// Fails with what a run needs and this machine lacks. `cargo test` has built the program.
+/// Fails with what a run needs and this machine lacks. `cargo xtask test` has built the program.
 pub(crate) fn requirements() -> Result<()> {
     check(&path()?)
 }
 
-/// Starts the short plan that is part of all tests, which have built the programs: built alone, they would have other
-/// features, and so would everything below them. It succeeds if no rule was violated.
+/// Starts the short plan that is part of all tests, whose programs are built with theirs: built alone, they would have
+/// other features, and so would everything below them. It succeeds if no rule was violated.
 pub(crate) fn start() -> Result<Child> {
     let mut command = Command::new(path()?);
     command.env(EXAMPLES_BUILT, "1").args(["--minutes", "2", "--seed", "4", "--report"]);

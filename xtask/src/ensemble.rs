@@ -37,6 +37,7 @@ impl Ensemble {
         let mut properties = vec![("zookeeper.cnxTimeout".to_owned(), "1000".to_owned())];
         properties.extend(more.properties.iter().cloned());
 
+        let _turn = java.turn()?;
         let mut members = Vec::new();
         for (id, port) in (1..).zip(client_ports) {
             let settings = Settings {
@@ -107,8 +108,9 @@ impl Role {
     }
 }
 
-/// The servers' unit of time. It is short, so that the loss of a member is detected soon.
+/// The servers' unit of time. It is short, so that sessions are.
 const TICK_TIME: Duration = Duration::from_millis(200);
 
-/// The limits for a follower's initial synchronization and for its later lag, in ticks.
-const LIMITS: [(&str, &str); 2] = [("initLimit", "50"), ("syncLimit", "5")];
+/// The limits for a follower's initial synchronization and for its later lag, in ticks: short, so that the loss of a member
+/// is detected soon, and longer than a busy machine keeps a member from running.
+const LIMITS: [(&str, &str); 2] = [("initLimit", "150"), ("syncLimit", "20")];

@@ -12,6 +12,20 @@ use crate::{Result, command::output, workspace::cargo};
 /// The variable that makes `xtask` a wrapper of rustc, which also writes the expanded source of libraries.
 const EXPAND: &str = "DOCENT_XTASK_EXPAND";
 
+/// The variable that makes `xtask` rustdoc, with unstable features.
+const RUSTDOC: &str = "DOCENT_XTASK_RUSTDOC";
+
+/// Permits a cargo command to write documentation with unstable features of rustdoc. `RUSTC_BOOTSTRAP` is set for rustdoc
+/// alone: some build scripts read it, so for cargo it would mean that most dependencies are built again, before and behind.
+///
+/// # Errors
+///
+/// The path of this program is unknown.
+pub fn permit_unstable_documentation(command: &mut Command) -> Result<()> {
+    command.env("RUSTDOC", env::current_exe()?).env(RUSTDOC, "rustdoc");
+    Ok(())
+}
+
 /// Returns the files with the expanded source of the libraries, with all features enabled.
 ///
 /// The compiler prints it with `-Zunpretty=expanded`; `RUSTC_BOOTSTRAP` permits that on a stable toolchain. The
@@ -42,8 +56,14 @@ fn file(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{name}-expanded.rs"))
 }
 
-/// Runs rustc if `xtask RUSTC ARGUMENTS` was started as its wrapper, with the variable set. Returns `None` otherwise.
+/// Runs rustc if `xtask RUSTC ARGUMENTS` was started as its wrapper, or rustdoc if `xtask ARGUMENTS` was started in its place,
+/// with one of the variables set. Returns `None` otherwise.
 pub fn as_wrapper(arguments: &[OsString]) -> Option<Result<ExitCode>> {
+    if let Some(rustdoc) = env::var_os(RUSTDOC) {
+        let status = Command::new(rustdoc).args(arguments).env("RUSTC_BOOTSTRAP", "1").status();
+        let code = |is_good| if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        return Some(Ok(code(status.is_ok_and(|status| status.success()))));
+    }
     env::var_os(EXPAND)?;
     let (rustc, arguments) = arguments.split_first()?;
     Some(wrap(rustc, arguments))

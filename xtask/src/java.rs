@@ -1,10 +1,12 @@
 //! A Java installation with ZooKeeper and Curator on its class path.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{env, fs, thread};
 
 use crate::workspace::target;
 use crate::{Result, command::output};
@@ -91,6 +93,19 @@ impl Java {
         if classes.is_dir() { Ok(classes) } else { Err("the compiled classes were removed".into()) }
     }
 
+    /// Waits for a turn to start a program, whose start takes a second of CPU time or more. At most one for each
+    /// processor starts at once, in all processes: more would only starve those that run.
+    pub fn turn(&self) -> Result<Turn> {
+        static TURNS: AtomicUsize = AtomicUsize::new(0);
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let number = TURNS.fetch_add(1, Ordering::Relaxed) % processors;
+        let directory = target()?.join("java");
+        fs::create_dir_all(&directory)?;
+        let file = File::create(directory.join(format!("turn-{number}")))?;
+        file.lock()?;
+        Ok(Turn { _locked: file })
+    }
+
     /// Returns a `java` command with `classes` before the jars. The caller adds the main class and its arguments.
     pub fn command(&self, classes: &Path) -> Result<Command> {
         let jars = env::split_paths(&self.class_path);
@@ -98,6 +113,12 @@ impl Java {
         let mut command = Command::new(&self.java);
         // For small, short-lived programs: a fast start, and little use of the CPU.
         command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m"]);
+        // The counters of performance wake a thread 20 times a second. To verify the classes is a quarter of a start.
+        command.args(["-XX:-UsePerfData", "-XX:+UnlockDiagnosticVMOptions"]);
+        command.arg("-XX:-BytecodeVerificationRemote");
+        // An idle server's threads of the JVM wake four times a second without these, which another version may not know.
+        command.arg("-XX:+IgnoreUnrecognizedVMOptions");
+        command.args(["-XX:AsyncDeflationInterval=0", "-XX:GuaranteedSafepointInterval=0"]);
         command.args([
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
             "-Djava.net.preferIPv4Stack=true",
@@ -108,6 +129,13 @@ impl Java {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         Ok(command)
     }
+}
+
+/// A turn to start a program. It ends on drop.
+#[derive(Debug)]
+#[must_use]
+pub struct Turn {
+    _locked: File,
 }
 
 /// Finds `NAME.jar` or `NAME-1.2.3.jar`.

@@ -27,7 +27,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  check                     check format, lints, documentation and dependencies, without tests
+  check [--but-lints]       check format, lints, documentation and dependencies, without tests
+                            --but-lints: without the lints of the tests, for a build of them that lints
   test [--hermetic] [ARGS]  run all tests; starts a real ZooKeeper and Curator for them
                             --hermetic: only tests that need neither; ARGS are passed to cargo test
   bench [--quick]           compare docent with other clients and write docs/BENCHMARKS.md; uses
@@ -40,6 +41,7 @@ usage: cargo xtask COMMAND
                             docs/LOCK-SERVICES.md; --fault NAME --service SERVICE [--rounds N]: one fault
   api                       write the lists of the public API, docs/api, which a test compares
   guide                     record the diagrams of docs/guide and build the book (with mdbook)
+  packages                  fetch the Debian packages that the tests need, without root, into target
   package                   build each published crate from its own archive
   mutants [FILES]           test the tests: run them against changed files, by default those of the
                             core (hours); installs cargo-mutants; exceptions in .cargo/mutants.toml
@@ -80,10 +82,15 @@ fn main() -> ExitCode {
         Some(("bench", rest)) => bench::run(rest),
         Some(("chaos", rest)) => chaos::run(rest),
         Some(("bench-locks", rest)) => bench::run_locks(rest),
-        Some(("check", [])) => check::run(),
+        Some(("check", [])) => check::run(true),
+        Some(("check", [option])) if option == "--but-lints" => check::run(false),
         Some(("exhaust", rest)) => exhaust::run(rest),
         Some(("faults", rest)) => faults::run(rest),
         Some(("guide", rest)) => guide::run(rest),
+        Some(("packages", [])) => {
+            packages::fetch_all();
+            Ok(ExitCode::SUCCESS)
+        }
         Some(("package", [])) => check::package(),
         Some(("mutants", rest)) => mutants::run(rest),
         Some(("test", rest)) => test::run(rest),

@@ -57,6 +57,14 @@ pub(crate) fn browser() -> Result<()> {
     debian::fetch("no chromedriver with chromium", "browser", &packages)
 }
 
+/// Fetches what the tests need and the system lacks. Without an error: the tests say what is missing.
+pub(crate) fn fetch_all() {
+    let _ = network_tools();
+    let _ = browser();
+    let _ = kerberos();
+    let _ = java();
+}
+
 /// Fetches a group of Debian packages.
 pub(crate) fn fetch(group: &str, packages: &[&str]) -> Result<()> {
     debian::fetch("missing programs", group, packages)

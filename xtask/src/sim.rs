@@ -16,7 +16,19 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     if !build()? {
         return Ok(ExitCode::FAILURE);
     }
-    code(simulator(&["--release"], arguments).status()?)
+    let mut simulator = cargo_in_sim();
+    simulator.args(["run", "--release", "--locked", "--quiet", "--bin", "docent-sim", "--"]);
+    code(simulator.args(arguments).status()?)
+}
+
+/// A command that runs a program that the tests of the simulator's workspace have built. Cargo alone would build it again:
+/// without the tests, its dependencies have other features.
+pub(crate) fn built_with_the_tests(program: &str) -> Command {
+    let mut command = Command::new(root().join("sim/target/debug").join(program));
+    command.current_dir(root().join("sim")).stdin(Stdio::null());
+    // As in the configuration of cargo there.
+    command.env("RUST_MIN_STACK", "16777216");
+    command
 }
 
 /// The exit code of a program that was run.
@@ -53,15 +65,6 @@ fn build() -> Result<bool> {
         }
         thread::sleep(Duration::from_millis(20));
     }
-}
-
-/// A command that runs the simulator, with these options of cargo. It runs cargo, because only cargo
-/// knows the path of the program.
-pub(crate) fn simulator(options: &[&str], arguments: &[String]) -> Command {
-    let mut command = cargo_in_sim();
-    command.args(["run", "--locked", "--quiet", "--bin", "docent-sim"]).args(options);
-    command.arg("--").args(arguments);
-    command
 }
 
 /// A cargo command in the workspace of the simulator, whose configuration has the compiler flags.

@@ -35,6 +35,12 @@ impl TemporaryDirectory {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Writes a file in the directory, and returns its path.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> io::Result<PathBuf> {
+        let path = self.path.join(name);
+        fs::write(&path, content).map(|()| path)
+    }
 }
 
 impl Drop for TemporaryDirectory {

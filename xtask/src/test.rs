@@ -21,16 +21,27 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let (hermetic, arguments) = take_hermetic(arguments);
     // All packages before the first test: fetching them executes this program again.
     if !hermetic && arguments.is_empty() {
-        // The run of chaos says what is missing.
-        let _ = packages::network_tools();
-        // So does the test of the lab's page.
-        let _ = packages::browser();
+        packages::fetch_all();
     }
     let kerberos = packages::kerberos();
     let lacks_kerberos = kerberos.is_err();
     if let Err(reason) = &kerberos {
         println!("xtask: no tests with Kerberos, and no build of docent-gssapi: {reason}");
     }
+    if !hermetic {
+        // The server says what is missing.
+        let _ = packages::java();
+    }
+    let has_gssapi = kerberos.is_ok();
+    let mut summary = Summary::default();
+    // Built before the server and chaos start: for processors and disk, their answers would wait too long.
+    let simulator = arguments.is_empty().then(|| Background::start(build_simulator));
+    let mut success = build(&arguments, has_gssapi, &mut summary)?;
+    if let Some(simulator) = simulator {
+        // What cannot be built fails again when it is tested: the other tests run all the same.
+        simulator.end(&mut summary)?;
+    }
+    let simulator = arguments.is_empty().then(|| Background::start(test_simulator));
     let mut no_server = None;
     let server = if hermetic {
         println!("xtask: --hermetic: only tests that need no real ZooKeeper");
@@ -67,18 +78,23 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         }
     }
 
-    let mut summary = Summary::default();
-    let has_gssapi = kerberos.is_ok();
-    let simulator = arguments.is_empty().then(|| Background::start(test_simulator));
-    let mut success = build_examples(&arguments, has_gssapi)?
-        && cargo_test(&arguments, has_gssapi, environment, &mut summary)?;
-    let mut no_chaos = None;
+    // Beside the tests: both mostly wait.
+    let chaos = simulator.is_some().then(|| start_chaos(hermetic));
+    let tested = if success {
+        cargo_test(&arguments, has_gssapi, environment, &mut summary)
+    } else {
+        Ok(false)
+    };
+    let rest = if simulator.is_some() {
+        test_the_rest(server.as_ref(), has_gssapi, &mut summary)
+    } else {
+        Ok(true)
+    };
+    // Before an error of the tests is returned: otherwise chaos would go on.
+    let no_chaos = chaos.and_then(|chaos| end_chaos(chaos, &mut summary, &mut success));
+    success &= tested? & rest?;
     if let Some(simulator) = simulator {
-        // Side by side: chaos mostly waits.
-        let chaos = start_chaos(hermetic);
-        let rest = test_the_rest(server.as_ref(), has_gssapi, &skips, &mut summary);
-        no_chaos = end_chaos(chaos, &mut summary, &mut success);
-        success &= rest? & simulator.end(&mut summary)?;
+        success &= simulator.end(&mut summary)? & test_lab_page(&skips, &mut summary)?;
     }
     let lacks_real_server = server.is_none();
     drop(server);
@@ -176,7 +192,6 @@ impl RealServer {
 fn test_the_rest(
     server: Option<&RealServer>,
     has_gssapi: bool,
-    skips: &Path,
     summary: &mut Summary,
 ) -> Result<bool> {
     let mut success = true;
@@ -189,7 +204,7 @@ fn test_the_rest(
             .collect();
         success &= cargo_test(&on_the_embedded_server(), has_gssapi, environment, summary)?;
     }
-    Ok(success & test_aws_lc_rs(summary)? & test_lab_page(skips, summary)?)
+    Ok(success & test_aws_lc_rs(summary)?)
 }
 
 /// The arguments for the tests that run on either server. Those that need a real server are skipped
@@ -200,20 +215,23 @@ fn on_the_embedded_server() -> Vec<String> {
     targets.into_iter().flatten().chain(tests).map(str::to_owned).collect()
 }
 
-/// Builds the examples, which tests start as programs: cargo does not build them for a single test.
-fn build_examples(arguments: &[String], has_gssapi: bool) -> Result<bool> {
-    if !root().join("examples").is_dir() {
-        return Ok(true);
-    }
+/// Builds all that is tested, or for a part of the tests the examples: tests start them as programs, and cargo does not build
+/// them for a single test.
+fn build(arguments: &[String], has_gssapi: bool, summary: &mut Summary) -> Result<bool> {
     let mut command = cargo();
-    command.args(["build", "--quiet", "--workspace", "--examples"]);
+    if arguments.is_empty() {
+        command.args(["test", "--no-run"]);
+    } else {
+        command.args(["build", "--examples"]);
+    }
+    command.args(["--quiet", "--workspace"]);
     if !has_gssapi {
         command.args(["--exclude", packages::GSSAPI]);
     }
     if arguments.iter().any(|argument| argument == "--release") {
         command.arg("--release");
     }
-    Ok(command.status()?.success())
+    Programs::Foreground.run(command, summary)
 }
 
 /// Runs `cargo test`, forwards its output and adds it to the summary.
@@ -251,37 +269,45 @@ fn test_aws_lc_rs(summary: &mut Summary) -> Result<bool> {
     Programs::Foreground.run(command, summary)
 }
 
+/// Builds what [`test_simulator`] runs, in the profile of development: to optimise more takes minutes, and saves less than a
+/// minute of the runs.
+fn build_simulator(programs: &Programs, summary: &mut Summary) -> Result<bool> {
+    let mut success = true;
+    for mut command in [sim::cargo_in_sim(), threads::cargo_in_threads()] {
+        command.args(["test", "--workspace", "--locked", "--no-run"]);
+        success &= programs.run(command, summary)?;
+    }
+    Ok(success)
+}
+
 /// Runs the tests of the simulator, then its default seeds and the quick scopes; each of these two counts as one test. Then
 /// the quick part of the threads, which is a test.
 fn test_simulator(programs: &Programs, summary: &mut Summary) -> Result<bool> {
     programs.title("the simulator: its tests, 2,000 seeds, and the quick scopes in every order")?;
     let mut command = sim::cargo_in_sim();
-    // In the profile of development: to optimise more takes minutes, and saves less than a minute of these runs.
     command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     let mut success = programs.run(command, summary)?;
     for (name, arguments) in
         [("cargo xtask sim", &[][..]), ("cargo xtask exhaust --quick", &["exhaust", "--quick"])]
     {
-        let arguments: Vec<_> = arguments.iter().copied().map(str::to_owned).collect();
-        let is_good = programs.run(sim::simulator(&[], &arguments), summary)?;
+        let mut simulator = sim::built_with_the_tests("docent-sim");
+        simulator.args(arguments);
+        let is_good = programs.run(simulator, summary)?;
         summary.add_run(name, is_good);
         success &= is_good;
     }
     programs.title("the threads of small scenarios, in few orders")?;
     let mut command = threads::cargo_in_threads();
-    command.args(["test", "--locked", "--no-fail-fast"]);
+    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     Ok(success & programs.run(command, summary)?)
 }
 
 /// Runs the test of the lab's page in a browser, with the lab that was built with the simulator.
 fn test_lab_page(skips: &Path, summary: &mut Summary) -> Result<bool> {
     println!("xtask: the page of the lab in a browser");
-    let mut build = sim::cargo_in_sim();
-    build.args(["build", "--locked", "--quiet", "--package", "docent-lab"]);
-    if !build.status()?.success() {
-        return Ok(false);
-    }
     let mut command = sim::cargo_in("lab/browser");
+    // Most of its dependencies are built there.
+    command.env("CARGO_TARGET_DIR", root().join("target"));
     command.env("DOCENT_LAB", root().join("sim/target/debug/docent-lab"));
     command.args(["test", "--locked"]);
     command.env("DOCENT_TEST_SKIPS", skips);
@@ -297,7 +323,7 @@ fn start_chaos(hermetic: bool) -> Result<Child> {
         return Err("it needs Linux".into());
     }
     chaos::requirements()?;
-    println!("xtask: two minutes of chaos with a real ensemble, beside what follows");
+    println!("xtask: two minutes of chaos with a real ensemble, beside the tests");
     chaos::start()
 }
 

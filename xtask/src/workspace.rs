@@ -56,10 +56,12 @@ pub fn build(arguments: &[&str]) -> Result<()> {
     crate::command::run(cargo().args(["build", "--quiet"]).args(arguments).stdin(Stdio::null()))
 }
 
-/// Returns cargo's target directory: the ancestor of the running program that contains CACHEDIR.TAG.
+/// Returns cargo's target directory: the ancestor of the running program with a file that cargo writes there. It writes
+/// CACHEDIR.TAG only into a directory that it makes, not into one that was there before, as a mounted one.
 pub fn target() -> Result<PathBuf> {
     let program = env::current_exe()?;
-    let is_marked = |directory: &&Path| directory.join("CACHEDIR.TAG").is_file();
+    let marks = ["CACHEDIR.TAG", ".rustc_info.json"];
+    let is_marked = |of: &&Path| marks.iter().any(|mark| of.join(mark).is_file());
     let target = program.ancestors().skip(1).find(is_marked);
     Ok(target.ok_or("this program is not in a target directory of cargo")?.to_path_buf())
 }

@@ -81,6 +81,7 @@ impl Server {
     /// Starts the server after [`Server::stop`] or [`Server::kill`], with the same port and data, and waits until it
     /// replies.
     pub fn start_again(&mut self) -> Result<()> {
+        let _turn = self.java.turn()?;
         for _ in 0..START_ATTEMPTS {
             self.spawn()?;
             if self.wait_until_ready()? {

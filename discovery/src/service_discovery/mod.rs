@@ -538,10 +538,11 @@ impl<T> fmt::Debug for ServiceDiscovery<T> {
 mod tests {
     use std::time::Duration;
 
-    use docent_session::Outcome;
+    use docent_session::{Config, Outcome};
     use tokio::time::{Instant, sleep};
 
     use super::*;
+    use crate::{InstanceSerializer, SerializerError};
 
     // Case (Found in docent itself): discovery: the close waited for one time limit after the
     // other.
@@ -565,5 +566,28 @@ mod tests {
         assert_eq!(start.elapsed(), Duration::from_secs(7));
         assert!(join_all(vec![wait(1, Ok(())), wait(0, Ok(()))]).await.is_ok());
         assert_eq!(start.elapsed(), Duration::from_secs(8));
+    }
+
+    /// A form without disabled instances.
+    struct OnlyEnabled;
+
+    impl InstanceSerializer<()> for OnlyEnabled {
+        fn serialize(&self, instance: &ServiceInstance<()>) -> Result<Vec<u8>, SerializerError> {
+            if instance.is_enabled() { Ok(Vec::new()) } else { Err("disabled".into()) }
+        }
+
+        fn deserialize(&self, _bytes: &[u8]) -> Result<ServiceInstance<()>, SerializerError> {
+            Err("no instance".into())
+        }
+    }
+
+    #[tokio::test]
+    async fn an_instance_that_cannot_be_written_stays_as_it_was() {
+        let client = Config::new("127.0.0.1:1").unwrap().start().unwrap();
+        let options = DiscoveryOptions::new(OnlyEnabled);
+        let discovery = ServiceDiscovery::with_options(&client, "/services", options).unwrap();
+        drop(discovery.register(ServiceInstance::new("web", "i1").with_payload(())));
+        discovery.set_enabled("web", "i1", false).await.unwrap_err();
+        assert!(discovery.instance("web", "i1").unwrap().is_enabled());
     }
 }

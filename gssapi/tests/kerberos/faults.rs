@@ -114,7 +114,7 @@ in_realms! {
         let relay = Relay::start().await;
         let realm = place.realm_behind(Some(relay.address));
         let server = realm.server().await;
-        let short = Duration::from_secs(2);
+        let short = Duration::from_secs(4);
         let other = config(server.address()).with_session_timeout(short);
         let other = within_deadline("another client", other.connect()).await.unwrap();
         let session = other.session().unwrap().session_id();
@@ -210,15 +210,21 @@ in_realms! {
             ("a tag with a wrong length", |_| Some(vec![0x60, 0x84, 0xFF, 0xFF, 0xFF, 0xFF])),
             ("no token", |_| None),
         ];
-        for (what, lie) in lies {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
-            let lied = Arc::new(AtomicBool::new(false));
-            let server = tokio::spawn(lying_server(listener, lie, Arc::clone(&lied)));
-            let config = config(address).with_connection_timeout(Duration::from_secs(4));
-            let config = config.with_sasl_mechanism(Gssapi::new());
-            let error = within_deadline(what, config.connect()).await.unwrap_err();
-            server.abort();
+        let told = lies.map(|(what, lie)| {
+            tokio::spawn(async move {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let address = listener.local_addr().unwrap();
+                let lied = Arc::new(AtomicBool::new(false));
+                let server = tokio::spawn(lying_server(listener, lie, Arc::clone(&lied)));
+                let config = config(address).with_connection_timeout(Duration::from_secs(10));
+                let config = config.with_sasl_mechanism(Gssapi::new());
+                let error = within_deadline(what, config.connect()).await.unwrap_err();
+                server.abort();
+                (what, lied, error)
+            })
+        });
+        for told in told {
+            let (what, lied, error) = told.await.unwrap();
             let (kind, text) = kind_of(&error);
             assert!(lied.load(Ordering::Relaxed), "{what}: {text}");
             if what == "no token" {

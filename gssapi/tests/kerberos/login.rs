@@ -73,7 +73,7 @@ in_realms! {
         assert_eq!(sasl_user(&bob).await.as_deref(), Some("bob"));
 
         let config_for_digest = config(digest.address()).with_sasl_mechanism(Gssapi::new());
-        let app = config_for_digest.with_connection_timeout(Duration::from_secs(4));
+        let app = config_for_digest.with_connection_timeout(Duration::from_secs(10));
         let refused = within_deadline("an error", app.connect()).await.unwrap_err();
         let (kind, text) = kind_of(&refused);
         assert_eq!(kind, Some(GssapiErrorKind::InvalidToken), "{text}");

@@ -196,8 +196,8 @@ pub(crate) async fn restart(server: Server) -> Server {
 pub(crate) fn config(address: SocketAddr) -> Config {
     Config::new(&format!("localhost:{}", address.port()))
         .unwrap()
-        .with_session_timeout(Duration::from_secs(20))
-        .with_connection_timeout(Duration::from_secs(30))
+        .with_session_timeout(Duration::from_secs(60))
+        .with_connection_timeout(DEADLINE)
 }
 
 pub(crate) async fn connect(server: &Server, kerberos: Gssapi) -> Result<Client, Error> {

@@ -24,8 +24,8 @@ use crate::{
     default_data::default_data,
     error,
     options::LockOptions,
+    path::join,
     planted,
-    protection::join,
     recreate_pause::RecreatePause,
     select::select,
 };

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     deadline::{Deadline, in_time},
     error,
-    protection::join,
+    path::join,
     select::select,
 };
 

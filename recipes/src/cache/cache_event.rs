@@ -43,7 +43,8 @@ pub enum CacheEvent {
         len: usize,
     },
     /// A node cannot be read, or its children cannot be listed: `NoAuth`, or `ReplyTooLarge` for a listing over the
-    /// packet limit. Reported once for each such node; see [`CuratorCache::failures`](super::CuratorCache::failures).
+    /// packet limit. What is below it stays unknown. Reported once for each such node; see
+    /// [`CuratorCache::failures`](super::CuratorCache::failures).
     Failed {
         /// The path of the node.
         path: NodePath,

@@ -2,7 +2,7 @@
 
 use docent_session::{Children, Client, Error, ErrorKind, retry::RetryPolicy};
 
-use crate::{locks::standard_lock_internals_driver::sorted_contenders, planted, protection::join};
+use crate::{locks::standard_lock_internals_driver::sorted_contenders, path::join, planted};
 
 /// A participant of an election.
 ///

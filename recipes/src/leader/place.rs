@@ -27,8 +27,9 @@ use crate::{
         },
     },
     node_task::Stop,
+    path::join,
     planted,
-    protection::{OurNode, join},
+    protection::OurNode,
     select::{Either, select},
     state_changes::Connection,
 };

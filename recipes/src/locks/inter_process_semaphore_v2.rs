@@ -21,7 +21,7 @@ use crate::{
     base_path::check_base_path,
     deadline::{Deadline, Ended},
     error,
-    protection::join,
+    path::join,
     recreate_pause::SharedRecreatePause,
     shared::SharedCount,
 };

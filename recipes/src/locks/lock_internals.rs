@@ -75,8 +75,9 @@ use crate::{
     default_data::default_data,
     error,
     namespace::Namespace,
+    path::join,
     planted,
-    protection::{self, NewNode, OurNode, join},
+    protection::{self, NewNode, OurNode},
     recreate_pause::SharedRecreatePause,
     select::select,
 };

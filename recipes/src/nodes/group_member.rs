@@ -10,7 +10,7 @@ use super::{
     group_view::GroupView, options::NodeOptions, persistent_node::PersistentNode, status::NodeEvent,
 };
 use crate::{
-    base_path::check_base_path, error, locks::LockOptions, planted, protection::join,
+    base_path::check_base_path, error, locks::LockOptions, path::join, planted,
     read_nodes::read_nodes,
 };
 

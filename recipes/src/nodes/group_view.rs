@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::status::Wanted;
 use crate::{
     cache::{CacheEvent, CacheOptions, CachedNode, CuratorCache},
-    protection::join,
+    path::join,
+    planted,
     select::{Either, select},
 };
 
@@ -95,6 +96,7 @@ impl GroupView {
             CacheEvent::Created { node } | CacheEvent::Changed { new: node, .. } => {
                 self.set_node(&node, node.data());
             }
+            CacheEvent::Deleted { .. } if planted::is("view-keeps-gone") => {}
             CacheEvent::Deleted { node } => self.set_node(&node, None),
             CacheEvent::Initialized { .. } => self.is_loaded = true,
             CacheEvent::Failed { error, .. } => return Err(error),

@@ -33,6 +33,7 @@ use crate::{
     error,
     guaranteed_delete::{self, delete_in_background},
     parents::{LastNode, Parents, create_parents},
+    path::{join, split},
     planted,
     select::{Either, select},
     sent_creates::SentCreates,
@@ -430,20 +431,6 @@ pub(crate) fn keep_only(client: &Client, created: Created) -> String {
     created.path
 }
 
-/// The parent and the name of a node.
-pub(crate) fn split(path: &str) -> (&str, &str) {
-    match path.rsplit_once('/') {
-        Some(("", name)) => ("/", name),
-        Some(split) => split,
-        None => ("/", path),
-    }
-}
-
-/// A child's path.
-pub(crate) fn join(parent: &str, name: &str) -> String {
-    if parent == "/" { format!("/{name}") } else { format!("{parent}/{name}") }
-}
-
 #[cfg(test)]
 mod tests {
     use std::pin::Pin;
@@ -490,17 +477,5 @@ mod tests {
             (error.kind(), error.outcome()),
             (ErrorKind::InvalidConfig, Outcome::NotApplied)
         );
-    }
-
-    #[test]
-    fn a_path_is_split_into_parent_and_name() {
-        assert_eq!(split("/a/b"), ("/a", "b"));
-        assert_eq!(split("/a"), ("/", "a"));
-        assert_eq!(split("/a/"), ("/a", ""));
-        assert_eq!(split("/"), ("/", ""));
-        for path in ["/a/b", "/a"] {
-            let (parent, name) = split(path);
-            assert_eq!(join(parent, name), path);
-        }
     }
 }

@@ -5,12 +5,13 @@ use tracing::debug;
 
 use super::{
     Created, PROTECTED_LENGTH, PROTECTED_PREFIX, delete_duplicates_in_background,
-    find_and_delete_in_background, join, split,
+    find_and_delete_in_background,
 };
 use crate::{
     error,
     guaranteed_delete::{self, delete_in_background},
     locks::node_watch::NodeIdentity,
+    path::{join, split},
     planted,
 };
 

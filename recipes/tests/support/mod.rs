@@ -4,7 +4,7 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "tests")]
 
 use std::{
-    fmt, io,
+    io,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -22,7 +22,7 @@ use tokio::{
 };
 
 /// Connections to a server in this process.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct InProcess {
     server: Arc<TestingServer>,
     latency: Arc<Mutex<Duration>>,
@@ -46,12 +46,6 @@ impl InProcess {
     pub(crate) fn with_latency(self, latency: Duration) -> Self {
         self.set_latency(latency);
         self
-    }
-}
-
-impl fmt::Debug for InProcess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InProcess")
     }
 }
 

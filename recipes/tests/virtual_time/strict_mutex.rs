@@ -210,6 +210,23 @@ async fn a_rival_that_gives_up_leaves_no_mark() {
     guard.release().await.unwrap();
 }
 
+/// The record names another holder without a node when the wait for the first one is over.
+#[tokio::test(start_paused = true)]
+async fn a_rival_waits_for_each_lost_holder() {
+    let world = World::new().await;
+    let lost = mutex(&world.client().await).acquire().await.unwrap();
+    world.expire(&lost);
+    let client = world.client().await;
+    let waiting = waits(&mutex(&client));
+    sleep(WAIT - SOON).await;
+    let record = world.record().await.replace(" node=", " node=another-");
+    client.set_data(PATH, record.as_bytes(), None).await.unwrap();
+    let start = world.clock.now();
+    let guard = waiting.await.unwrap();
+    assert!(world.clock.now() >= start + WAIT);
+    guard.release().await.unwrap();
+}
+
 /// A rival loses its node with its session, and queues again. Its wait still counts from when it saw that the
 /// holder's node was gone.
 #[tokio::test(start_paused = true)]
@@ -356,6 +373,38 @@ async fn late_replies_renew_a_strict_hold_from_their_send_times() {
     guard.lost().await;
     // The hold ends with its session or with its claim, whichever is first.
     assert!(world.clock.now() <= stalled + T && guard.proven_until() <= stalled + T);
+}
+
+/// Each reply takes so long that a timed acquire gives up between its grant and the reply to it.
+#[tokio::test(start_paused = true)]
+async fn a_timed_acquire_that_gives_up_behind_its_grant_frees_the_lock() {
+    let world = World::new().await;
+    let other = mutex(&world.client().await);
+    other.acquire().await.unwrap().release().await.unwrap();
+    let transport = InProcess::new(&world.server);
+    let client = world.config().with_transport(transport.clone()).connect().await.unwrap();
+    transport.set_latency(Duration::from_millis(800));
+    // The grant is the fourth request: it is sent after 2.4 s, and the call ends after 3 s.
+    let error = mutex(&client).acquire_timeout(Duration::from_secs(2)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unanswered, "{error}");
+    let free = timeout(SOON, other.acquire()).await.expect("no claim is left to wait for");
+    let record = world.client().await.get_data(PATH).await.unwrap().stat;
+    assert_eq!(record.version, 5, "granted three times, and freed twice");
+    free.unwrap().release().await.unwrap();
+}
+
+/// Renewals are refused for longer than the time between two of them. Each refused one is repeated soon, so the first one
+/// behind the outage comes before the end of the claim.
+#[tokio::test(start_paused = true)]
+async fn a_refused_renewal_is_repeated_before_the_next_one_is_due() {
+    let (world, client) = World::with_client().await;
+    let guard = mutex(&client).acquire().await.unwrap();
+    sleep(20 * T).await;
+    // One is due each third of the claim, and refused ones are repeated each thirtieth: 2.4 s.
+    world.server.throttle(12);
+    sleep(2 * T).await;
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
 }
 
 /// The node is made, but the transactions that grant and release the lock are larger than a request may be.

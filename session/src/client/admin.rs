@@ -12,8 +12,9 @@ use docent_protocol::{
 };
 
 use super::{
+    arguments::ANY_VERSION,
     chroot::Chroot,
-    client::{ANY_VERSION, Client},
+    client::Client,
     exchange::{nothing, whole},
     response::{AclEntries, ClientInfo, Node, Response},
     watcher::WatchResponse,

@@ -12,8 +12,9 @@ use docent_protocol::{
 };
 
 use super::{
+    arguments::{ANY_VERSION, check},
     children::Children,
-    client::{ANY_VERSION, Client, check},
+    client::Client,
     exchange::Exchange,
     response::Response,
     transaction::{Transaction, TransactionResponse},

@@ -8,13 +8,13 @@ use docent_protocol::{
         AddWatch, ApplicationOperation, CheckWatches, Create, Create2, Delete, Exists, GetChildren,
         GetChildren2, GetData, RemoveWatches, SetData, Sync,
     },
-    path,
     request::{
         AddWatchRequest, DeleteRequest, PathRequest, ReadRequest, SetDataRequest, WatchesRequest,
     },
 };
 
 use super::{
+    arguments::{ANY_VERSION, check},
     children::Children,
     chroot::Chroot,
     create_options::CreateOptions,
@@ -23,14 +23,11 @@ use super::{
     watcher::{AddWatchResponse, WatchResponse, Watcher},
 };
 use crate::{
-    Config, Error, ErrorKind,
+    Config, Error,
     driver::{Notifier, PendingReply, Runtime, Shared},
     machine::Registration,
     watch::WatchKind,
 };
-
-/// The wire value of a version that is [`None`].
-pub(super) const ANY_VERSION: i32 = -1;
 
 /// A ZooKeeper client: one session, on one connection at a time.
 ///
@@ -576,23 +573,4 @@ impl fmt::Debug for Client {
             .field("session", &self.session().map(|lease| format!("{:#x}", lease.session_id())))
             .finish_non_exhaustive()
     }
-}
-
-pub(super) fn check(path: &str) -> Result<(), Error> {
-    path::validate(path).map_err(|error| invalid_path(path, error))
-}
-
-/// The name of a sequential node may consist of its digits alone: `/parent/` is the path for one.
-pub(super) fn check_new(path: &str, mode: CreateMode) -> Result<(), Error> {
-    if mode.is_sequential() {
-        path::validate_sequential(path).map_err(|error| invalid_path(path, error))
-    } else {
-        check(path)
-    }
-}
-
-#[cold]
-fn invalid_path(path: &str, error: path::PathError) -> Error {
-    let detail = format_args!("{path:?}: {error}");
-    Error::refused(ErrorKind::InvalidPath, detail).caused_by(error).with_path(path)
 }

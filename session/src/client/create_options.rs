@@ -5,7 +5,7 @@ use docent_protocol::{
     operation::{Create, Operation as _},
 };
 
-use super::client::check_new;
+use super::arguments::check_new;
 use crate::{Error, ErrorKind};
 
 /// How a node is created: its mode, its ACL, and whether its missing parents are created too.

@@ -60,7 +60,7 @@ impl Client {
         options: impl Into<CreateOptions<'a>>,
     ) -> Call<'a, Option<Stat>> {
         let options = options.into();
-        Call::new(self, OpCode::SetData, path, async move {
+        Call::new(self.runtime(), OpCode::SetData, path, async move {
             if options.mode().is_sequential() {
                 let why = format_args!("no node in mode {} has this path", options.mode());
                 let error = Error::refused(ErrorKind::BadArguments, why);

@@ -10,8 +10,9 @@ use std::{
 use docent_protocol::OpCode;
 
 use super::{
+    arguments::check,
     children::Children,
-    client::{Client, check},
+    client::Client,
     response::{Call, Response},
 };
 use crate::{Error, ErrorKind};
@@ -76,7 +77,7 @@ impl Client {
     /// Source: Curator's `deletingChildrenIfNeeded`, `ZKPaths.deleteChildren`; `ZKUtil.deleteRecursive`, which lists the
     /// whole tree first.
     pub fn delete_recursive<'a>(&'a self, path: &'a str) -> Call<'a, ()> {
-        Call::new(self, OpCode::Delete, path, self.delete_tree(path))
+        Call::new(self.runtime(), OpCode::Delete, path, self.delete_tree(path))
     }
 
     async fn delete_tree(&self, path: &str) -> Result<(), Error> {

@@ -28,6 +28,7 @@ mod timeout;
 
 pub(crate) mod admin;
 mod allow;
+mod arguments;
 pub mod children;
 mod chroot;
 mod cleanup;

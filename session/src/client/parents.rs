@@ -7,7 +7,8 @@ use docent_protocol::{
 };
 
 use super::{
-    client::{Client, check},
+    arguments::check,
+    client::Client,
     create_options::{CreateOptions, check_parents},
     response::{AclEntries, Call, Response},
 };
@@ -55,7 +56,7 @@ impl Client {
     ) -> Call<'a, ()> {
         let options = options.into();
         let op = Create::new("", None, &[], options.mode()).op_code();
-        Call::new(self, op, path, async move {
+        Call::new(self.runtime(), op, path, async move {
             let (mode, acl) = (options.mode(), options.acl());
             let parent_mode = options.parents().unwrap_or(mode);
             check_parents(path, mode)?;
@@ -92,7 +93,7 @@ impl Client {
     ) -> Response<R> {
         let (client, path, data) = (self.clone(), path.to_owned(), data.to_vec());
         let (mode, acl) = (options.mode(), AclEntries::copy_of(options.acl()));
-        first.followed_by(self, |mut first| async move {
+        first.followed_by(self.runtime(), |mut first| async move {
             let server_path = client.new_path(&path, mode);
             let acl = acl.to_vec();
             let options = CreateOptions::new(mode).with_acl(&acl);

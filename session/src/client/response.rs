@@ -4,6 +4,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -12,10 +13,10 @@ use docent_protocol::{
     Acl, Decode as _, DecodeError, Encode as _, OpCode, Stat, jute::Reader, reply::GetAclReply,
 };
 
-use super::{chroot::Chroot, client::Client};
+use super::chroot::Chroot;
 use crate::{
     Error, ErrorKind, Outcome,
-    driver::{PendingReply, already_taken},
+    driver::{PendingReply, Runtime, already_taken},
 };
 
 /// The reply to a request, as a future. The request is already queued when the call returns this.
@@ -71,7 +72,8 @@ enum Other<R> {
 
 /// The first request of several is queued, the others are sent as this is polled.
 pub(super) struct Steps<R> {
-    pub(super) client: Client,
+    /// For the time limit.
+    pub(super) runtime: Arc<dyn Runtime>,
     /// The operation and the path of the call, for the error of its time limit.
     pub(super) op: OpCode,
     pub(super) path: String,
@@ -99,14 +101,18 @@ impl<R> Response<R> {
     }
 
     /// This response, continued by `steps` with further requests.
-    pub(super) fn followed_by<F>(self, client: &Client, steps: impl FnOnce(Self) -> F) -> Self
+    pub(super) fn followed_by<F>(
+        self,
+        runtime: &Arc<dyn Runtime>,
+        steps: impl FnOnce(Self) -> F,
+    ) -> Self
     where
         F: Future<Output = Result<R, Error>> + Send + Sync + 'static,
     {
         let (poll, op) = (self.poll, self.context.op);
         let context = CallContext { op, chroot: Chroot::default() };
         let path = self.path().unwrap_or_default().to_owned();
-        let steps = Steps { client: client.clone(), op, path, future: Box::pin(steps(self)) };
+        let steps = Steps { runtime: Arc::clone(runtime), op, path, future: Box::pin(steps(self)) };
         Self { state: State::Other(Box::new(Other::Steps(Some(steps)))), poll, context }
     }
 
@@ -203,7 +209,8 @@ impl<R> fmt::Debug for Response<R> {
 /// If it is dropped, some of the requests may have been sent, and take effect.
 #[must_use = "nothing is sent until this is awaited"]
 pub struct Call<'a, R> {
-    pub(super) client: &'a Client,
+    /// For the time limit.
+    pub(super) runtime: &'a Arc<dyn Runtime>,
     /// The operation and the path of the call, for the error of its time limit.
     pub(super) op: OpCode,
     pub(super) path: &'a str,
@@ -212,12 +219,12 @@ pub struct Call<'a, R> {
 
 impl<'a, R> Call<'a, R> {
     pub(crate) fn new(
-        client: &'a Client,
+        runtime: &'a Arc<dyn Runtime>,
         op: OpCode,
         path: &'a str,
         steps: impl Future<Output = Result<R, Error>> + Send + 'a,
     ) -> Self {
-        Self { client, op, path, future: Box::pin(steps) }
+        Self { runtime, op, path, future: Box::pin(steps) }
     }
 }
 

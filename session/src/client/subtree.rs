@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::client::{Client, check};
+use super::{arguments::check, client::Client};
 use crate::Error;
 
 /// # A part of the tree

@@ -11,14 +11,13 @@ use std::{
 use docent_protocol::OpCode;
 
 use super::{
-    client::Client,
     response::{Call, Response},
     transaction::{MultiReadResponse, TransactionResponse},
     watcher::{AddWatchResponse, WatchResponse},
 };
 use crate::{
     Error, ErrorKind, Outcome,
-    driver::{timer, withdraw},
+    driver::{Runtime, timer, withdraw},
 };
 
 impl<R: Send + 'static> Response<R> {
@@ -29,7 +28,7 @@ impl<R: Send + 'static> Response<R> {
     ///
     /// As with the request timeout, the outcome is `NotApplied` if the request was unsent at that time, and it is not
     /// sent any more; it is `Unknown` if it was sent, and the late reply is dropped. Other requests and the connection
-    /// are not affected. Credentials ([`add_auth`](Client::add_auth)) are sent on the next connection all the same. For
+    /// are not affected. Credentials ([`add_auth`](crate::Client::add_auth)) are sent on the next connection all the same. For
     /// a call of several requests the outcome is `Unknown`: those that were sent take effect, and no other is sent.
     ///
     /// # Cancel safety
@@ -64,7 +63,7 @@ impl<R: Send + 'static> Response<R> {
             let ended = Box::pin(std::future::pending());
             let future = mem::replace(&mut steps.future, ended);
             let call = (steps.op, steps.path.clone());
-            steps.future = Box::pin(limited(&steps.client, limit, call, future));
+            steps.future = Box::pin(limited(&*steps.runtime, limit, call, future));
         }
         self
     }
@@ -89,8 +88,8 @@ impl<R: Send + 'static> Call<'_, R> {
     /// As [`Response::timeout`], for all requests of this call together. The outcome is `Unknown`: those that were sent take
     /// effect, and no other is sent.
     pub fn timeout(self, limit: Duration) -> Self {
-        let Self { client, op, path, future } = self;
-        Self::new(client, op, path, limited(client, limit, (op, path.to_owned()), future))
+        let Self { runtime, op, path, future } = self;
+        Self::new(runtime, op, path, limited(&**runtime, limit, (op, path.to_owned()), future))
     }
 }
 
@@ -112,7 +111,7 @@ impl MultiReadResponse {
 
 /// `steps`, or the error of a call that takes longer than `limit` from now: its operation and path are those of `call`.
 fn limited<R, F>(
-    client: &Client,
+    runtime: &dyn Runtime,
     limit: Duration,
     call: (OpCode, String),
     mut steps: Pin<Box<F>>,
@@ -120,7 +119,7 @@ fn limited<R, F>(
 where
     F: Future<Output = Result<R, Error>> + ?Sized,
 {
-    let time = timer(client.runtime().as_ref(), limit);
+    let time = timer(runtime, limit);
     async move {
         let mut time = pin!(time);
         let mut has_timer = true;

@@ -19,9 +19,10 @@ use docent_protocol::{
 };
 
 use super::{
+    arguments::{ANY_VERSION, check},
     children::Children,
     chroot::Chroot,
-    client::{ANY_VERSION, Client, check},
+    client::Client,
     create_options::CreateOptions,
     exchange::client_path,
     response::{Node, Response},

@@ -64,7 +64,7 @@ impl Client {
     /// # }
     /// ```
     pub fn wait_until_exists<'a>(&'a self, path: &'a str) -> Call<'a, Stat> {
-        Call::new(self, OpCode::Exists, path, self.wait_until(path, |found| found))
+        Call::new(self.runtime(), OpCode::Exists, path, self.wait_until(path, |found| found))
     }
 
     /// Waits until a node does not exist: because it never existed, or was deleted, or its session ended. The wait has
@@ -91,7 +91,7 @@ impl Client {
     /// As [`wait_until_exists`](Self::wait_until_exists).
     pub fn wait_until_deleted<'a>(&'a self, path: &'a str) -> Call<'a, ()> {
         let is_missing = |found: Option<Stat>| found.is_none().then_some(());
-        Call::new(self, OpCode::Exists, path, self.wait_until(path, is_missing))
+        Call::new(self.runtime(), OpCode::Exists, path, self.wait_until(path, is_missing))
     }
 
     /// Waits until `until` returns a value for the Stat of the node, which is `None` while it is missing.

@@ -408,6 +408,11 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     #[inline(always)] // 83 more instructions a getData without `receive_*`, `deliver`.
     fn deliver(&mut self, token: Option<T>, result: Result<Reply<'_>, Error>) {
         let Some(token) = token else { return };
+        let result = if planted::one_in("reply-is-loss", 20) {
+            Err(Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown))
+        } else {
+            result
+        };
         if !planted::one_in("reply-lost", 500) {
             self.answers.put(token, result, !self.events.is_empty());
         }

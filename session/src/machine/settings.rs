@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use docent_protocol::{FrameTooLarge, frame};
 
 use super::connect_string::ConnectString;
-use crate::{Error, ErrorKind, SessionToken, config::Backoff};
+use crate::{Error, ErrorKind, SessionToken, backoff::Backoff};
 
 /// The size of the reply to a handshake, in bytes: three numbers, a password of 16 bytes with its length, and a flag.
 ///

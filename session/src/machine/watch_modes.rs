@@ -16,6 +16,7 @@ use std::sync::Arc;
 use docent_protocol::{
     ErrorCode, EventType, KeeperState, OpCode, WatcherType, frame,
     operation::{AddWatch, RemoveWatches, SetWatches, SetWatches2},
+    path::parent,
     request::{AddWatchRequest, SetWatches2Request, SetWatchesRequest, WatchesRequest},
     xid,
 };
@@ -24,7 +25,7 @@ use super::{
     answers::Answers,
     effect::{Effect, WatchEffect},
     session::{Closing, Event, Session},
-    watch_table::{Mode, ONE_SHOT, PERSISTENT, WatchBatch, WatchKind, WatchedEvent, parent},
+    watch_table::{Mode, ONE_SHOT, PERSISTENT, WatchBatch, WatchKind, WatchedEvent},
 };
 use crate::{planted, time::Instant};
 

@@ -9,7 +9,7 @@ use super::*;
 use crate::support::*;
 
 fn quick(connect: &str) -> Config {
-    Config::new(connect).unwrap().with_session_timeout(ms(2000)).with_connection_timeout(ms(300))
+    Config::new(connect).unwrap().with_session_timeout(ms(2000)).with_connection_timeout(ms(1000))
 }
 
 #[tokio::test]

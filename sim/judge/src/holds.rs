@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Excuses, Judgement, Line, Wrong, seconds};
+use super::{Excuses, Judgement, Line, Wrong, is_stale, seconds};
 
 /// A hold with a token.
 pub(super) struct Grant<'a> {
@@ -17,6 +17,7 @@ struct Hold<'a> {
     client: &'a str,
     is_docent: bool,
     token: Option<u64>,
+    is_gone: bool,
     called: u64,
     granted: u64,
     proven: Option<u64>,
@@ -42,7 +43,8 @@ impl<'a> Hold<'a> {
         Ok(Self {
             client: line.text("client"),
             is_docent: line.is_docent()?,
-            token: line.optional("token")?,
+            token: line.token()?,
+            is_gone: line.is_gone(),
             called: line.number("called")?,
             granted: line.number("granted")?,
             proven: line.optional("proven")?,
@@ -193,8 +195,7 @@ struct Overlaps {
 }
 
 impl Overlaps {
-    /// Finds holds that two clients believed in at once. The client with the earlier hold is the wrong one; if the
-    /// order is not certain, a docent client is.
+    /// Finds holds that two clients believed in at once.
     fn check(
         &mut self,
         lock: &str,
@@ -213,7 +214,8 @@ impl Overlaps {
                 if length == 0 {
                     continue;
                 }
-                let is_one_stale = one.is_before(other).unwrap_or(one.is_docent);
+                let order = one.is_before(other);
+                let is_one_stale = is_stale(order, one.is_gone, other.is_gone, one.is_docent);
                 let (stale, owner) = if is_one_stale { (one, other) } else { (other, one) };
                 let Hold { client, is_docent, member, .. } = **stale;
                 let (number, longest) = if is_docent {

@@ -102,6 +102,12 @@ pub fn judge(text: &str) -> Result<Judgement, String> {
     Ok(judgement)
 }
 
+/// Whether the first of two clients that acted as holders at once was wrong: the one with the earlier hold. If the order of
+/// their holds is not certain, the one whose node was gone, or else docent's.
+fn is_stale(is_before: Option<bool>, is_gone: bool, is_other_gone: bool, is_docent: bool) -> bool {
+    is_before.unwrap_or(if is_gone == is_other_gone { is_docent } else { is_gone })
+}
+
 impl Judgement {
     /// The value of a figure.
     #[must_use]

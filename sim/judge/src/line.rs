@@ -91,6 +91,16 @@ impl<'a> Line<'a> {
         if self.text(name) == "-" { Ok(None) } else { self.number(name).map(Some) }
     }
 
+    /// The token of a hold; `None` for `-`, and for `gone`: its node was not there when it was asked for.
+    pub(super) fn token(&self) -> Result<Option<u64>, String> {
+        if self.is_gone() { Ok(None) } else { self.optional("token") }
+    }
+
+    /// Whether the node of a hold was gone when its token was asked for.
+    pub(super) fn is_gone(&self) -> bool {
+        self.text("token") == "gone"
+    }
+
     /// The time in a field; `None` if the line has no such field, or for `-`.
     fn time(&self, name: &str) -> Result<Option<u64>, String> {
         if self.fields.contains_key(name) { self.optional(name) } else { Ok(None) }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::holds::Grant;
-use super::{Excuses, Judgement, Line, Wrong};
+use super::{Excuses, Judgement, Line, Wrong, is_stale};
 
 /// A set at the end of the run: the version of its node, and its elements.
 type Last = (Option<u64>, Vec<u64>);
@@ -56,6 +56,7 @@ struct Write<'a> {
     client: &'a str,
     is_docent: bool,
     token: Option<u64>,
+    is_gone: bool,
 }
 
 impl<'a> Write<'a> {
@@ -66,7 +67,8 @@ impl<'a> Write<'a> {
             element: line.number("element")?,
             client: line.text("client"),
             is_docent: line.is_docent()?,
-            token: line.optional("token")?,
+            token: line.token()?,
+            is_gone: line.is_gone(),
         })
     }
 }
@@ -115,11 +117,9 @@ fn check_memory(
             judgement.violation("memory", write.at, text);
             continue;
         };
-        let is_stale = match (write.token, other.token) {
-            (Some(one), Some(two)) => one < two,
-            _ => write.is_docent,
-        };
-        let (stale, owner) = if is_stale { (write, other) } else { (other, write) };
+        let order = write.token.zip(other.token).map(|(one, two)| one < two);
+        let is_write_stale = is_stale(order, write.is_gone, other.is_gone, write.is_docent);
+        let (stale, owner) = if is_write_stale { (write, other) } else { (other, write) };
         let Write { client, is_docent, token, .. } = *stale;
         let grant = grants.iter().find(|of| of.client == client && Some(of.token) == token);
         let (member, from) = (grant.and_then(|of| of.member), write.read.max(other.read));

@@ -31,7 +31,8 @@ pub(crate) fn judged_after(plan: &ClientPlan) -> Nanos {
 
 /// Checks that a client is at the member that it prefers.
 pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, plan: ClientPlan) {
-    let mut away_since = None;
+    // Since when it is at another member, and whether its session was another process's too.
+    let mut away = None;
     loop {
         let Some(client) = client.upgrade() else { return };
         if client.ended().is_some() {
@@ -46,11 +47,19 @@ pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, plan: Cli
             let is_listed = servers.iter().any(|host| Some(&host.name) == preferred.as_ref());
             let server = metrics.server.map(|host| host.name);
             if !is_listed || server == preferred {
-                away_since = None;
-            } else if now - *away_since.get_or_insert(now) > bound(&plan) {
-                away_since = None;
-                let text = format!("p{pid}: is at {server:?}, and prefers {preferred:?}");
-                world.record(What::Violation(text));
+                away = None;
+            } else {
+                let (since, is_moved) = away.get_or_insert((now, false));
+                *is_moved |= world.core().shares_session(pid);
+                if now - *since > bound(&plan) {
+                    let text = format!("p{pid}: is at {server:?}, and prefers {preferred:?}");
+                    world.record(if *is_moved {
+                        What::Counted { excuse: "a session that another process moves", text }
+                    } else {
+                        What::Violation(text)
+                    });
+                    away = None;
+                }
             }
         }
         world.sleep(pid, Duration::from_secs(1)).await;

@@ -103,6 +103,16 @@ impl World {
         (!nodes.is_empty()).then(|| nodes.swap_remove(usize::from(node) % nodes.len()))
     }
 
+    /// Cuts the connections of the clients that missed events because they had no permission to read: until a reconnect,
+    /// nothing shows them the changes.
+    fn reconnect_unnotified(&self) {
+        self.servers(|servers, _| {
+            for session in servers.take_unnotified() {
+                servers.cut_session(session);
+            }
+        });
+    }
+
     fn note_cut(&self, for_ms: u64) {
         let now = self.now();
         self.core().disturbances.note_cut(now, for_ms);
@@ -335,6 +345,7 @@ impl World {
                     let denied = if on { perms } else { 0 };
                     servers.set_perms(&path, Perms::from_number(Perms::ALL.number() & !denied));
                 });
+                self.ends_after(for_ms, Self::reconnect_unnotified);
             }
             FaultKind::SeverAtGrant { process, for_ms } => {
                 self.core().severed_at_grant.insert(process, for_ms * MILLISECOND);

@@ -59,6 +59,10 @@ pub const PLANTS: &[Plant] = &[
     plant("watch-lost-on-error", 100, "a one-shot watch is lost when its read fails"),
     plant("event-lost", 50, "one in 16 watch events is lost"),
     plant("reply-lost", 50, "one in 500 replies is lost"),
+    Plant {
+        rule: "no fault explains it",
+        ..plant("reply-is-loss", 50, "one in 20 replies counts as a lost connection")
+    },
     plant("unknown-create-forgotten", 50, "a create of unknown outcome counts as refused"),
     plant("search-without-write", 2_000, "a search for a lost create has no write before it"),
     plant("delete-gives-up", 100, "a guaranteed delete gives up after one error in the background"),
@@ -76,6 +80,10 @@ pub const PLANTS: &[Plant] = &[
     plant("kept-node-gone", 150, "a kept node that was lost is not created again"),
     plant("kept-node-rewritten", 50, "a kept node is written after each reconnect"),
     plant("group-misses-a-member", 1_600, "a member of a group does not see the first other one"),
+    Plant {
+        rule: "but shown as",
+        ..plant("view-keeps-gone", 100, "the view of a group keeps members that are gone")
+    },
     plant("guarded-without-check", 1_600, "a guarded transaction checks another node"),
     plant("swap-without-version", 50, "a write by version replaces any version"),
     plant("repeated-by-version", 50, "a write by version is repeated whatever its node shows"),

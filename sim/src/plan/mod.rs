@@ -172,7 +172,7 @@ impl<S: PlanStep> Plan<S> {
 /// # Errors
 ///
 /// The place (`line:column`) and the reason, in one line.
-pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     options().from_str(text).map_err(|error| {
         let reason = error.code.to_string().replace('\n', " ");
         format!("{}:{}: {reason}", error.span.start.line, error.span.start.col)

@@ -117,6 +117,12 @@ async fn visit(worker: &Worker, step: &VisitStep) {
             let Some(token) = client.detach() else {
                 return sessions::close(world, pid, &client).await;
             };
+            {
+                let mut core = world.core();
+                // Another member does not know a local session.
+                let is_local = core.servers.has_local_sessions;
+                core.process_mut(pid).reconnects |= is_local;
+            }
             let again =
                 step.client.config(world, pid).with_session(token).start().expect("valid settings");
             sessions::follow(world, pid, &again);

@@ -119,7 +119,12 @@ async fn change(worker: &Worker, step: &Step) {
             worker.say(format!("tries to set {path} behind version {}: {set:?}", seen.version));
             match set {
                 Some(Ok(true)) => worker.record_result(call, CallResult::Written(vec![None])),
-                Some(Ok(false)) => worker.record_result(call, CallResult::NotDone),
+                Some(Ok(false)) => {
+                    worker.record_result(call, CallResult::NotDone);
+                    if value.versioned_value().mzxid == seen.mzxid {
+                        worker.violation(&format!("{path} does not show what replaced {seen:?}"));
+                    }
+                }
                 Some(Err(error)) => worker.record_result(call, CallResult::failed(&error)),
                 _ => {}
             }

@@ -74,22 +74,23 @@ impl Worker {
         self.world.record(What::Worker { pid, worker, text: text.into() });
     }
 
-    /// Adds a call that has failed to the history. In a scope, a fault must explain it.
+    /// Adds a call that has failed to the history. A fault must explain it.
     pub(super) fn fails(&self, what: impl Display, error: &Error) {
         self.say(format!("{what}: {error}"));
         self.explain(error.kind());
     }
 
-    /// Reports a call of a scope that has ended with an error which nothing explains.
+    /// Reports a call that has ended with an error which nothing explains.
     pub(super) fn explain_end<T>(&self, ended: Option<&Result<T, Error>>) {
         if let Some(Err(error)) = ended {
             self.explain(error.kind());
         }
     }
 
-    /// Reports an error that nothing in the scope explains: what the scope is about has not happened then.
+    /// Reports an error that nothing explains. In a scope, what it is about has not happened then.
     pub(super) fn explain(&self, kind: ErrorKind) {
-        if !self.world.core().explains(self.pid, kind) {
+        let has_ended = self.client.ended().is_some();
+        if !self.world.core().explains(self.pid, has_ended, kind, self.world.now()) {
             self.violation(&format!("a call has failed, and no fault explains it: {kind:?}"));
         }
     }

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     ops::{ControlFlow, RangeInclusive},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
         mpsc::channel,
     },
@@ -15,7 +15,10 @@ use std::{
 use super::{self as run, Outcome, Watch};
 use crate::{
     recipes::step::Plan,
-    world::history::{History, What},
+    world::{
+        history::{History, What},
+        lock::lock,
+    },
 };
 
 /// Makes the plan of a seed.
@@ -183,8 +186,4 @@ impl History {
         let is_kept = |what: &What| matches!(what, What::Violation(_) | What::Counted { .. });
         self.records.retain(|record| is_kept(&record.what));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use docent::{Client, Stat, runtime::Instant};
 
 use super::{
-    core::{Core, lock},
+    core::Core,
     history::{Bounds, What},
+    lock::lock,
     process::Death,
     time::{Nanos, Pid, nanos},
 };

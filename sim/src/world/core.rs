@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     task::{Wake, Waker},
@@ -13,7 +13,7 @@ use std::{
 };
 
 use docent::ErrorKind;
-use docent_testing::server::Ensemble;
+use docent_testing::server::{Ensemble, Version};
 use fastrand::Rng;
 
 use super::{
@@ -21,6 +21,7 @@ use super::{
     directed::Director,
     disturbances::{Apart, Disturbances},
     history::History,
+    lock::lock,
     process::Process,
     servers::Servers,
     time::{Nanos, Pid, SECOND},
@@ -77,6 +78,9 @@ pub(super) struct Task {
     pub(super) starved_until: Nanos,
 }
 
+/// The longest time until a client is connected, without a fault: a pause between attempts is up to 5 s.
+pub(crate) const CONNECTED_WITHIN: Nanos = 8 * SECOND;
+
 /// The errors of calls that a fault explains: those of connections and sessions, and of what is lost with a session.
 const IS_BY_FAULT: [ErrorKind; 5] = [
     ErrorKind::ConnectionLoss,
@@ -84,6 +88,26 @@ const IS_BY_FAULT: [ErrorKind; 5] = [
     ErrorKind::OperationTimeout,
     ErrorKind::LockLost,
     ErrorKind::Unanswered,
+];
+
+/// The errors of calls that the other steps of a plan, and its settings, explain at any time.
+const IS_BY_PLAN: [ErrorKind; 15] = [
+    ErrorKind::NoNode,
+    ErrorKind::NodeExists,
+    ErrorKind::BadVersion,
+    ErrorKind::NotEmpty,
+    ErrorKind::NoChildrenForEphemerals,
+    ErrorKind::LockLost,
+    ErrorKind::NoAuth,
+    ErrorKind::QuotaExceeded,
+    ErrorKind::ThrottledOp,
+    ErrorKind::NotReadOnly,
+    ErrorKind::Unimplemented,
+    ErrorKind::TooManyRequests,
+    ErrorKind::RequestTooLarge,
+    // Of a change of the members.
+    ErrorKind::BadArguments,
+    ErrorKind::NewConfigNoQuorum,
 ];
 
 pub(crate) enum Event {
@@ -118,10 +142,6 @@ impl Wake for TaskWaker {
 /// The number of steps of a whole run above which it counts as a livelock: a thousand times the usual number. Timers
 /// that are due after a nanosecond let the time go on, but not far.
 const STEPS: u64 = 50_000_000;
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Core {
     pub(super) fn new(seed: u64, servers: Servers) -> Self {
@@ -185,12 +205,34 @@ impl Core {
         apart.iter().filter_map(answer).max()
     }
 
-    /// Whether something explains that a call of a process has failed. Only the director of a scope asks for a reason.
-    pub(crate) fn explains(&self, pid: Pid, kind: ErrorKind) -> bool {
-        let Some(director) = &self.director else { return true };
+    /// Whether something explains that a call of a process has failed. `has_ended`: its client has.
+    pub(crate) fn explains(&self, pid: Pid, has_ended: bool, kind: ErrorKind, now: Nanos) -> bool {
+        let Some(director) = &self.director else {
+            let is_settled = self.is_settled(pid, now.saturating_sub(CONNECTED_WITHIN));
+            let stays = is_settled && self.keeps_session(pid) && !self.may_reconnect(pid);
+            return match kind {
+                _ if has_ended => true,
+                ErrorKind::Closed => self.process(pid).is_closing,
+                kind => IS_BY_PLAN.contains(&kind) || IS_BY_FAULT.contains(&kind) && !stays,
+            };
+        };
         let concerned = &self.disturbances.concerned;
         let is_concerned = concerned.contains(&None) || concerned.contains(&Some(pid));
         director.expects(kind) || is_concerned && IS_BY_FAULT.contains(&kind)
+    }
+
+    /// Whether the client of a process keeps its session once no fault has an effect on it.
+    pub(crate) fn keeps_session(&self, pid: Pid) -> bool {
+        // Processes that share a session move each other to other members.
+        let is_shared = self.processes.iter().any(|of| of.resumed.is_some());
+        let process = self.process(pid);
+        process.is_running() && !process.is_closing && !is_shared
+    }
+
+    /// Whether the client of a process may connect again without a fault: by a planned reconnect, or because it sends an
+    /// operation that its server lacks.
+    pub(crate) fn may_reconnect(&self, pid: Pid) -> bool {
+        self.process(pid).reconnects || self.servers.version < Version::V3_6
     }
 
     /// Stops polling one task of a process until then.
@@ -250,6 +292,14 @@ impl Core {
     pub(crate) fn is_active(&self, pid: Pid) -> bool {
         let process = self.process(pid);
         process.is_running() && !process.is_finished
+    }
+
+    /// Whether another process has the session of this one too. Each of its connects closes the connection of the other.
+    pub(crate) fn shares_session(&self, pid: Pid) -> bool {
+        let session = self.process(pid).session;
+        let others = (0..self.processes.len()).filter(|other| *other != pid);
+        let mut active = others.filter(|other| self.is_active(*other));
+        session.is_some() && active.any(|other| self.process(other).session == session)
     }
 
     /// Whether a process may have a node with this path.

@@ -49,8 +49,9 @@ use docent_testing::server::AppliedChange;
 use super::{
     World,
     connections::{Arrival, Connection, Direction, Segment},
-    core::{Core, Event, TaskId, lock},
+    core::{Core, Event, TaskId},
     history::Record,
+    lock::lock,
     time::{Nanos, Pid},
 };
 
@@ -105,10 +106,8 @@ pub(crate) struct Director {
     /// A hash of the faults, and of the changes that the servers have applied.
     past: u64,
     /// Whether moves that commute are tried in both orders.
-    #[cfg(test)]
     pub(crate) leaves_nothing_out: bool,
     /// All states with their moves, if they are wanted: those of the script cost as much as the run.
-    #[cfg(test)]
     pub(crate) path: Option<Vec<(u64, Place)>>,
 }
 
@@ -254,7 +253,6 @@ impl Director {
 
     /// Leaves out the moves that come before the last one in another order.
     fn leave_out(&self, moves: &mut Vec<(Place, Move)>) {
-        #[cfg(test)]
         if self.leaves_nothing_out {
             return;
         }
@@ -300,10 +298,7 @@ impl World {
                 Directed::Moved
             });
         }
-        #[cfg(test)]
         let is_wanted = is_beyond || director.path.is_some();
-        #[cfg(not(test))]
-        let is_wanted = is_beyond;
         let state = is_wanted.then(|| core.state(&mut director, now));
         if is_beyond && state.is_some_and(|state| !lock(&director.known).insert(state)) {
             core.director = Some(director);
@@ -317,7 +312,6 @@ impl World {
         }
         let (place, chosen) = moves[director.choose(moves.len())];
         director.last = Some((place, possible));
-        #[cfg(test)]
         if let (Some(path), Some(state)) = (&mut director.path, state) {
             path.push((state, place));
         }

@@ -10,6 +10,7 @@ pub(crate) mod core;
 pub(crate) mod directed;
 pub(crate) mod disturbances;
 pub mod history;
+pub(crate) mod lock;
 mod network;
 pub(crate) mod panics;
 pub mod process;
@@ -35,9 +36,10 @@ use docent_session::planted;
 
 use self::{
     check::{Check, Checks, View},
-    core::{Core, Event, Task, TaskFuture, TaskId, TaskWaker, lock},
+    core::{Core, Event, Task, TaskFuture, TaskId, TaskWaker},
     directed::Directed,
     history::{History, What},
+    lock::lock,
     process::{Death, Process, ProcessState},
     servers::Servers,
     time::{MILLISECOND, Nanos, Pid, SECOND},

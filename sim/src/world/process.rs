@@ -9,7 +9,7 @@ use docent::SessionToken;
 use fastrand::Rng;
 
 use super::{
-    core::lock,
+    lock::lock,
     time::{Nanos, Pid},
 };
 

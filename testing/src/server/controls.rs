@@ -96,20 +96,22 @@ impl Ensemble {
         self.pump();
     }
 
-    /// The ids of all sessions, in ascending order.
+    /// The ids of all sessions, in ascending order: those that the leader tracks or, without one, those that the newest
+    /// member has applied.
     #[must_use]
     pub fn session_ids(&self) -> Vec<i64> {
         if let Some(sessions) = self.tracked_sessions() {
             return sessions.ids().collect();
         }
-        let newest = self.members.iter().max_by_key(|member| member.tree.last_zxid);
-        newest.into_iter().flat_map(|member| member.tree.sessions.keys().copied()).collect()
+        let newest = self.newest_tree();
+        newest.into_iter().flat_map(|tree| tree.sessions.keys().copied()).collect()
     }
 
-    /// The sessions that the current leader tracks.
+    /// The sessions that the current leader tracks. A paused leader of an older epoch does not know yet that it is none.
     pub(super) fn tracked_sessions(&self) -> Option<&Sessions> {
         let leader = self.members.get(self.leader()?)?;
-        leader.leading.as_ref().map(|leading| &leading.sessions)
+        let leading = leader.leading.as_ref().filter(|_| leader.epoch == self.epoch);
+        leading.map(|leading| &leading.sessions)
     }
 
     /// Cuts a session's connections; the session survives. Returns the number of connections cut.
@@ -133,6 +135,13 @@ impl Ensemble {
     #[cfg(docent_sim)]
     pub fn set_perms(&mut self, path: &str, perms: docent_protocol::Perms) {
         self.trees().for_each(|tree| tree.set_perms(path, perms));
+    }
+
+    /// Takes the sessions that were not notified of a change since the last call, because they had no permission to read
+    /// the node. Only for the simulator: docs/SIMULATION.md.
+    #[cfg(docent_sim)]
+    pub fn take_unnotified(&mut self) -> std::collections::BTreeSet<i64> {
+        std::mem::take(&mut self.controls.unnotified)
     }
 
     /// Lets nothing grow at or below a path, as a quota that is used up does. Without a write, since the faults need no

@@ -91,7 +91,12 @@ impl Ensemble {
         pairs.filter_map(|(a, b)| a.difference(b)).next()
     }
 
-    pub(super) fn record_changes(&mut self, at: usize, zxid: i64, changes: &[Change]) {
+    pub(super) fn record_changes(
+        &mut self,
+        at: usize,
+        (zxid, session_id): (i64, i64),
+        changes: &[Change],
+    ) {
         let Some(record) = self.record.as_mut().filter(|record| record.until < zxid) else {
             return;
         };
@@ -105,11 +110,12 @@ impl Ensemble {
             };
             let node = tree.get(path).filter(|_| event_type != EventType::NodeDeleted);
             let node = node.map(|node| (node.data.clone().unwrap_or_default(), node.stat()));
-            record.changes.push(AppliedChange { zxid, path: path.clone(), event_type, node });
+            let path = path.clone();
+            record.changes.push(AppliedChange { zxid, session_id, path, event_type, node });
         }
     }
 
-    fn newest_tree(&self) -> Option<&Tree> {
+    pub(super) fn newest_tree(&self) -> Option<&Tree> {
         let newest = self.members.iter().max_by_key(|member| member.tree.last_zxid);
         newest.map(|member: &Member| &member.tree)
     }

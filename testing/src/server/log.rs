@@ -150,7 +150,8 @@ impl Ensemble {
                 // The session has the timeout of its creation, even if it was resumed with another one since.
                 following.touched.insert(session_id, timeout);
             }
-            self.record_changes(at, entry.zxid, &changes);
+            let session_id = entry.origin().map_or(0, |context| context.session_id);
+            self.record_changes(at, (entry.zxid, session_id), &changes);
             self.notify(at, entry.zxid, &mut changes);
             if let Some((context, answer)) = &entry.origin
                 && context.member == at
@@ -200,6 +201,8 @@ impl Ensemble {
                 let Some(connection) = self.connections.get_mut(&id) else { continue };
                 let hears = !version.filters_events()
                     || acl::allows(&notice.acl, Perms::READ, &connection.ids);
+                #[cfg(docent_sim)]
+                self.controls.unnotified.extend(connection.session_id().filter(|_| !hears));
                 if hears && connection.state != State::Closing {
                     connection.notify(zxid, notice.event, &notice.path);
                     if connection.output.len() > OUTPUT_LIMIT {

@@ -13,6 +13,9 @@ pub(super) struct Controls {
     /// Whether a leader commits changes that it alone has accepted.
     #[cfg(docent_sim)]
     pub(super) commits_alone: bool,
+    /// The sessions that were not notified of a change, because they might not read the node.
+    #[cfg(docent_sim)]
+    pub(super) unnotified: std::collections::BTreeSet<i64>,
     /// The data of a member when a backup was made, and its epoch.
     #[cfg(docent_sim)]
     pub(super) backup: Option<(super::tree::Tree, i64)>,
@@ -24,6 +27,8 @@ pub(super) struct Controls {
 pub struct AppliedChange {
     /// The zxid of the change.
     pub zxid: i64,
+    /// The session of the request that made it; 0: a change that no request made, such as the expiry of a session.
+    pub session_id: i64,
     /// The path of the node.
     pub path: String,
     /// [`EventType::NodeCreated`], [`EventType::NodeDataChanged`] or [`EventType::NodeDeleted`].

@@ -46,35 +46,6 @@ async fn credentials_open_nodes_that_are_closed_to_others(fixture: Fixture) {
     assert_eq!(stranger.get_data(&path).await.unwrap().data, "x");
 }
 
-async fn the_server_reports_the_ids_of_a_client(fixture: Fixture) {
-    let ids = async || {
-        let infos = fixture.client.who_am_i().await.unwrap();
-        let id = |info: &docent::client::ClientInfo| format!("{}:{}", info.auth_scheme, info.user);
-        let mut ids: Vec<_> = infos.iter().map(id).collect();
-        ids.sort();
-        ids
-    };
-    assert_eq!(ids().await, ["ip:127.0.0.1"]);
-    fixture.client.add_auth("digest", b"alice:secret").await.unwrap();
-    assert_eq!(ids().await, ["digest:alice", "ip:127.0.0.1"]);
-}
-
-/// An unknown scheme ends the client for good.
-async fn credentials_of_no_scheme_end_the_client(fixture: Fixture) {
-    let client = fixture.another().await;
-    assert_eq!(client.add_auth("nosuch", b"x").await.unwrap_err().kind(), ErrorKind::AuthFailed);
-    assert_eq!(client.ended(), Some(ErrorKind::AuthFailed));
-}
-
-async fn the_configuration_is_there_and_closed_to_change(fixture: Fixture) {
-    // A stand-alone server has no configuration to report.
-    fixture.client.get_config().await.unwrap();
-    let (_, watcher) = fixture.client.get_config_and_watch().await.unwrap();
-    assert_eq!(watcher.path(), "/zookeeper/config");
-    let change = docent::ensemble::Reconfig::Incremental { joining: None, leaving: Some("9") };
-    refused(fixture.client.reconfig(change, None).await, ErrorKind::ReconfigDisabled);
-}
-
 /// CVE-2024-23944: the event of a node that the client may not read is not sent, but still ends a one-shot watch.
 // Case (Pitfalls of the wire, 37): an event that the ACL filters.
 async fn an_event_that_the_acl_hides_ends_its_watch_in_silence(fixture: Fixture) {
@@ -104,7 +75,4 @@ super::on_all_servers! {
     an_event_that_the_acl_hides_ends_its_watch_in_silence,
     an_acl_is_read_and_written_by_its_own_version,
     credentials_open_nodes_that_are_closed_to_others,
-    the_server_reports_the_ids_of_a_client,
-    credentials_of_no_scheme_end_the_client,
-    the_configuration_is_there_and_closed_to_change,
 }

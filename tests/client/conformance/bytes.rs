@@ -16,20 +16,6 @@ async fn data_may_be_empty_and_almost_a_mebibyte(fixture: Fixture) {
     assert_eq!(fixture.client.get_data(&path).await.unwrap().stat.version, 1);
 }
 
-async fn names_may_have_any_letter_of_the_basic_plane(fixture: Fixture) {
-    for name in ["ä", "日本", "a b", "a%b", "…", "x'\"\\"] {
-        let path = fixture.path(name);
-        assert_eq!(fixture.client.create(&path, b"", CreateMode::Persistent).await.unwrap(), path);
-        assert!(fixture.client.exists(&path).await.unwrap().is_some(), "{name}");
-    }
-    let children = fixture.client.get_children(&fixture.base).await.unwrap();
-    assert!(children.iter().any(|name| name == "日本"));
-    for name in ["\u{1F600}", "\u{1}", "\u{7F}", "\u{E000}"] {
-        let created = fixture.client.create(&fixture.path(name), b"", CreateMode::Persistent).await;
-        refused(created, ErrorKind::InvalidPath);
-    }
-}
-
 /// The server appends digits, so the name before them may be empty or consist of dots.
 async fn a_sequential_name_may_be_empty_or_dots(fixture: Fixture) {
     let parent = fixture.node("s", b"").await;
@@ -48,6 +34,5 @@ async fn a_sequential_name_may_be_empty_or_dots(fixture: Fixture) {
 
 super::on_all_servers! {
     data_may_be_empty_and_almost_a_mebibyte,
-    names_may_have_any_letter_of_the_basic_plane,
     a_sequential_name_may_be_empty_or_dots,
 }

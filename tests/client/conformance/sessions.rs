@@ -17,14 +17,6 @@ async fn close_takes_the_ephemeral_nodes_with_it(fixture: Fixture) {
     assert_eq!(other.get_data(&path).await.unwrap_err().kind(), ErrorKind::Closed);
 }
 
-async fn the_timeout_is_what_the_server_grants(fixture: Fixture) {
-    let config = Config::new(&server().unwrap()).unwrap();
-    let client = config.with_session_timeout(Duration::from_millis(1)).connect().await.unwrap();
-    assert_eq!(client.exists(&fixture.path("x")).await.unwrap(), None);
-    let lease = client.session().unwrap();
-    assert!(lease.deadline() > client.now(), "a millisecond was not granted");
-}
-
 // Case (Found in docent itself): a ping or closeSession that was submitted as a request broke the
 // connection.
 async fn any_request_can_be_sent_as_it_is(fixture: Fixture) {
@@ -82,6 +74,5 @@ super::on_all_servers! {
     a_session_that_is_handed_over_keeps_its_nodes,
     a_client_ahead_of_the_server_reports_it_and_starts_anew,
     close_takes_the_ephemeral_nodes_with_it,
-    the_timeout_is_what_the_server_grants,
     any_request_can_be_sent_as_it_is,
 }

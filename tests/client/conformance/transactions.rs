@@ -97,14 +97,6 @@ async fn a_transaction_is_built_in_a_loop_and_committed_again(fixture: Fixture) 
     assert_eq!(transaction.commit().await.unwrap(), [const { TransactionResult::Deleted }; 5]);
 }
 
-/// The check is made below the chroot of the client that is given, not below that of the transaction.
-async fn a_transaction_checks_the_node_of_another_client(fixture: Fixture) {
-    let below = fixture.client.with_chroot(&fixture.base).unwrap();
-    let mut transaction = below.transaction();
-    transaction.check_of(&fixture.client, &fixture.base, None);
-    assert_eq!(transaction.commit().await.unwrap(), [TransactionResult::Checked]);
-}
-
 async fn an_empty_transaction_is_a_success(fixture: Fixture) {
     assert_eq!(fixture.client.transaction().commit().await.unwrap(), []);
     assert!(fixture.client.multi_read(&[]).await.unwrap().is_empty());
@@ -165,7 +157,6 @@ super::on_all_servers! {
     a_failed_transaction_names_the_operation_and_does_nothing,
     every_kind_of_node_is_created_by_a_transaction,
     a_transaction_is_built_in_a_loop_and_committed_again,
-    a_transaction_checks_the_node_of_another_client,
     an_empty_transaction_is_a_success,
     a_bad_path_in_a_transaction_is_refused_with_its_number,
     a_chroot_holds_inside_a_transaction,

@@ -15,35 +15,6 @@ async fn change(client: &Client, path: &str) {
     client.set_data(path, b"changed", None).await.unwrap();
 }
 
-// Case (Failure cases, 11): an event before the reply that caused it.
-async fn a_data_watch_reports_change_and_deletion(fixture: Fixture) {
-    let path = fixture.node("a", b"").await;
-    let (_, mut first) = fixture.client.get_data_and_watch(&path).await.unwrap();
-    let (_, mut second) = fixture.client.get_data_and_watch(&path).await.unwrap();
-    change(&fixture.client, &path).await;
-    // The event arrives before the reply to the change that caused it.
-    assert_eq!(first.try_next().unwrap().event_type, EventType::NodeDataChanged);
-    assert_eq!(next(&mut second).await, (EventType::NodeDataChanged, path.clone()));
-    let (_, mut third) = fixture.client.get_data_and_watch(&path).await.unwrap();
-    fixture.client.delete(&path, None).await.unwrap();
-    assert_eq!(next(&mut third).await, (EventType::NodeDeleted, path));
-    assert_eq!(pending_and_watches(&fixture.client), (0, 0));
-}
-
-async fn watches_are_asked_for_and_removed_by_their_kind(fixture: Fixture) {
-    let path = fixture.node("a", b"").await;
-    let (_, watcher) = fixture.client.get_data_and_watch(&path).await.unwrap();
-    fixture.client.check_watches(&path, WatcherType::Data).await.unwrap();
-    refused(fixture.client.check_watches(&path, WatcherType::Children).await, ErrorKind::NoWatcher);
-    refused(
-        fixture.client.remove_watches(&path, WatcherType::Children).await,
-        ErrorKind::NoWatcher,
-    );
-    fixture.client.remove_watches(&path, WatcherType::Data).await.unwrap();
-    refused(fixture.client.check_watches(&path, WatcherType::Any).await, ErrorKind::NoWatcher);
-    drop(watcher);
-}
-
 /// Watches of several kinds on one path, on a server of any version: each reports its own events
 /// (ZOOKEEPER-4466, ZOOKEEPER-4475).
 // Case (What broke other clients): a one-shot watch silences a recursive one.
@@ -75,20 +46,6 @@ async fn watches_of_all_kinds_share_a_path(fixture: Fixture) {
     assert_eq!(pending_and_watches(&fixture.client), (0, 0));
 }
 
-async fn a_recursive_watch_reports_all_below(fixture: Fixture) {
-    let client = fixture.chrooted().await;
-    let mut watcher = client.add_watch("/", AddWatchMode::PersistentRecursive).await.unwrap();
-    fixture.node("a", b"").await;
-    let deep = fixture.node("a/b", b"").await;
-    change(&fixture.client, &deep).await;
-    fixture.client.delete(&deep, None).await.unwrap();
-    let path = "/a/b".to_owned();
-    assert_eq!(next(&mut watcher).await, (EventType::NodeCreated, "/a".into()));
-    assert_eq!(next(&mut watcher).await, (EventType::NodeCreated, path.clone()));
-    assert_eq!(next(&mut watcher).await, (EventType::NodeDataChanged, path.clone()));
-    assert_eq!(next(&mut watcher).await, (EventType::NodeDeleted, path));
-}
-
 async fn a_dropped_watch_is_removed_or_forgotten_as_requested(fixture: Fixture) {
     let path = fixture.node("a", b"").await;
     drop(fixture.client.add_watch(&path, AddWatchMode::Persistent).await.unwrap());
@@ -105,9 +62,6 @@ async fn a_dropped_watch_is_removed_or_forgotten_as_requested(fixture: Fixture) 
 }
 
 super::on_all_servers! {
-    a_data_watch_reports_change_and_deletion,
-    watches_are_asked_for_and_removed_by_their_kind,
     watches_of_all_kinds_share_a_path,
-    a_recursive_watch_reports_all_below,
     a_dropped_watch_is_removed_or_forgotten_as_requested,
 }

@@ -45,7 +45,7 @@ async fn lose_and_change<T>(
     result
 }
 
-/// Shared values and barriers: Curator repeats the write. docent repeats it only if nothing has changed since.
+/// Shared values, forced writes and barriers: Curator repeats the write. docent repeats it only if nothing has changed since.
 // Case (Found in docent itself): a write of a shared value, and a barrier that was set or removed,
 // whose first reply was lost, undid a later change of another client.
 async fn a_blind_write_without_a_reply_undoes_no_later_one(fixture: Fixture) {
@@ -54,6 +54,7 @@ async fn a_blind_write_without_a_reply_undoes_no_later_one(fixture: Fixture) {
     let (value_path, barrier_path) =
         (format!("{}/value", fixture.path), format!("{}/barrier", fixture.path));
     let value = SharedCount::start_with(&a, &value_path, 1, &lock_options()).await.unwrap();
+    let number = DistributedAtomicInteger::with_options(&a, &value_path, options(1)).unwrap();
     let barrier = DistributedBarrier::with_options(&a, &barrier_path, lock_options()).unwrap();
     let mode = CreateMode::Persistent;
     for lose in [Fault::drop_reply, Fault::drop_before] {
@@ -65,6 +66,7 @@ async fn a_blind_write_without_a_reply_undoes_no_later_one(fixture: Fixture) {
             observer.set_data(&value_path, &3_i32.to_be_bytes(), None).await.unwrap();
         };
         is_unknown(lose_and_change(&fixture, &tap, &a, fault(), value.set_count(9), change).await);
+        is_unknown(lose_and_change(&fixture, &tap, &a, fault(), number.force_set(9), change).await);
         assert_eq!(&*a.get_data(&value_path).await.unwrap().data, 3_i32.to_be_bytes());
         let fault = || lose(OpCode::Create2);
         let set = barrier.set_barrier();

@@ -3,13 +3,14 @@
 use super::double::{both, both_leave, done, member, spawn_enter, spawn_leave};
 use crate::support::has_no_request;
 use crate::*;
-use docent::CreateOptions;
+use docent::{CreateOptions, ErrorKind, Perms};
 
 on_both_servers! {
     a_barrier_is_not_opened_in_another_session
     a_barrier_is_counted_again_before_it_is_opened_again
     a_member_that_enters_again_is_not_waited_for
     every_request_and_every_reply_may_be_lost
+    a_refused_second_create_does_not_forget_the_first
     an_enter_is_dropped_at_every_poll
     an_enter_that_completes_is_dropped_at_every_poll
     a_leave_is_dropped_at_every_poll
@@ -65,6 +66,22 @@ async fn a_barrier_is_counted_again_before_it_is_opened_again(fixture: Fixture) 
     let second = spawn_enter(member(&b, &fixture.path, 2));
     let [first, second] = both(first, second).await;
     both_leave(first, second).await;
+}
+
+/// A refusal does not settle the outcome of an earlier create.
+async fn a_refused_second_create_does_not_forget_the_first(fixture: Fixture) {
+    let ((a, tap), operator) = (fixture.client("A").await, fixture.observer().await);
+    fixture.create_path(&operator).await;
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
+    tap.refuse().await.unwrap();
+    let mut first = member(&a, &fixture.path, 2);
+    let entering = tokio::spawn(async move { first.enter().await });
+    fixture.children(&fixture.path, 1).await;
+    fixture.forbid(&operator, &fixture.path, Perms::CREATE).await;
+    tap.accept().await.unwrap();
+    let error = within_deadline("the refusal", entering).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoAuth);
+    fixture.children(&fixture.path, 0).await;
 }
 
 /// The last member enters the next round before the others have seen that it has left.

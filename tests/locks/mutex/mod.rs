@@ -20,6 +20,8 @@ on_both_servers! {
     a_node_of_an_earlier_session_is_not_taken_for_ours
     a_node_ahead_that_cannot_be_watched_ends_the_acquire
     a_missing_node_is_deleted_once
+    the_acquires_of_one_owner_enter_one_hold
+    a_lock_held_again_counts_beside_a_lost_guard
 }
 
 /// As in Curator's `fixForNamespace`, which does not double the slash.
@@ -201,6 +203,32 @@ async fn a_missing_node_is_deleted_once(fixture: Fixture) {
         let again = records.until(ms(300), request("A", OpCode::Delete)).await;
         assert!(again.is_err(), "deleted again");
     }
+}
+
+/// A thread acquires a lock once at a time. Two tasks with one owner can do so at the same time.
+async fn the_acquires_of_one_owner_enter_one_hold(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let (mutex, owner) = (mutex(&fixture, &client), Owner::new());
+    let both = async { tokio::try_join!(mutex.acquire_as(&owner), mutex.acquire_as(&owner)) };
+    let (first, second) = within_deadline("both", both).await.unwrap();
+    assert_eq!(first.path(), second.path());
+    assert_eq!(mutex.participants().await.unwrap(), [first.path()]);
+    first.release().await.unwrap();
+    assert!(second.is_held());
+}
+
+/// The guard of the first session is lost, and not dropped yet.
+async fn a_lock_held_again_counts_beside_a_lost_guard(fixture: Fixture) {
+    let (client, tap) = fixture.client("A").await;
+    let mutex = mutex(&fixture, &client);
+    let lost = mutex.acquire().await.unwrap();
+    tap.kill_session(DEADLINE).await.unwrap();
+    within_deadline("the loss", lost.lost()).await;
+    assert!(!mutex.is_acquired_in_this_process());
+    let held = within_deadline("acquire", mutex.acquire()).await.unwrap();
+    assert!(mutex.is_acquired_in_this_process());
+    held.release().await.unwrap();
+    assert!(!mutex.is_acquired_in_this_process() && !lost.is_held());
 }
 
 /// The counter of a node's children stops or wraps at 2147483647; two contenders could then hold the lock.

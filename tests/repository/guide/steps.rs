@@ -2,8 +2,7 @@
 //! from there on is in the traced events alone.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
+    collections::BTreeSet,
     sync::{Arc, Mutex, Once, PoisonError},
     time::Instant,
 };
@@ -11,13 +10,10 @@ use std::{
 use docent_protocol::ErrorCode;
 use docent_steps::{Frame, Recognizer};
 use docent_testing::tap::{Field, Record, Tap, Value, What};
-use tracing::{
-    Event, Level, Metadata, Subscriber,
-    field::{self, Visit},
-    span,
-};
+use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use super::by_hand;
+use crate::support::traced::Fields;
 
 /// An event of a lock or an election.
 #[derive(Debug, Clone)]
@@ -100,20 +96,6 @@ impl Subscriber for Collector {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
     fn enter(&self, _: &span::Id) {}
     fn exit(&self, _: &span::Id) {}
-}
-
-/// The fields of an event as text.
-#[derive(Default)]
-struct Fields(BTreeMap<&'static str, String>);
-
-impl Visit for Fields {
-    fn record_str(&mut self, field: &field::Field, value: &str) {
-        self.0.insert(field.name(), value.to_owned());
-    }
-
-    fn record_debug(&mut self, field: &field::Field, value: &dyn fmt::Debug) {
-        self.0.insert(field.name(), format!("{value:?}"));
-    }
 }
 
 /// The step that sends a request, or that an event wakes.

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use docent_judge::Line;
 
-use crate::world::lock;
+use crate::lock::lock;
 
 /// Nanoseconds of the clock that all processes of a machine share, `CLOCK_MONOTONIC`.
 pub(crate) fn now() -> u64 {

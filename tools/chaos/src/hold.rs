@@ -10,6 +10,8 @@ pub(crate) struct Hold<'a> {
     peer: &'a Peer,
     pub(crate) handle: &'a str,
     pub(crate) token: Option<u64>,
+    /// The node was gone when its token was asked for.
+    is_gone: bool,
     called: u64,
     pub(crate) granted: u64,
     /// The end of the proven part of the hold, as docent reports it.
@@ -51,6 +53,7 @@ impl<'a> Hold<'a> {
             peer,
             handle,
             token: None,
+            is_gone: false,
             called,
             granted,
             proven: None,
@@ -61,8 +64,17 @@ impl<'a> Hold<'a> {
         if peer.library == Library::Docent {
             hold.proven = hold.number("proven");
         }
-        hold.token = hold.number("token");
+        match peer.ask(&format!("token {handle}")) {
+            Answer::Ok { text, .. } => hold.token = text.parse().ok(),
+            Answer::Failed { kind, .. } => hold.is_gone = kind == "NoNode",
+            _ => {}
+        }
         Some(hold)
+    }
+
+    /// The token as the history has it.
+    pub(crate) fn token_text(&self) -> String {
+        if self.is_gone { "gone".to_owned() } else { known(self.token) }
     }
 
     fn number(&self, verb: &str) -> Option<u64> {
@@ -132,7 +144,7 @@ impl<'a> Hold<'a> {
             "hold lock={lock} client={} kind={} token={} called={} granted={} proven={} release={} end={end} held={held} member={}",
             self.peer.name,
             self.peer.library.name(),
-            known(self.token),
+            self.token_text(),
             self.called,
             self.granted,
             known(self.proven),

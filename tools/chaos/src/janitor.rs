@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use xtask::Result;
 
-use crate::world::lock;
+use crate::lock::lock;
 
 /// The argument that makes this program the janitor.
 pub(crate) const ARGUMENT: &str = "--janitor";

@@ -8,6 +8,7 @@ mod faults;
 mod history;
 mod hold;
 mod janitor;
+mod lock;
 mod members;
 mod network;
 mod options;
@@ -83,6 +84,10 @@ pub fn main() -> ExitCode {
         [janitor::ARGUMENT] => janitor::run(),
         [members::ASK, address] => members::ask(address).map(|()| ExitCode::SUCCESS),
         [REQUIREMENTS] => requirements().map(|()| ExitCode::SUCCESS),
+        ["--help"] => {
+            println!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
         _ => match Options::parse(&arguments) {
             Ok(options) => run(&options),
             Err(text) => {
@@ -110,8 +115,9 @@ fn run(options: &Options) -> Result<ExitCode> {
         println!("chaos: wrote {}", file.display());
         return Ok(ExitCode::SUCCESS);
     }
-    let judgement = try_run(options, &plan)?;
+    let (judgement, healed) = try_run(options, &plan)?;
     println!("{}", report::last_line(&judgement));
+    healed?;
     Ok(if judgement.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -128,7 +134,8 @@ fn requirements() -> Result<()> {
     Ok(())
 }
 
-fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
+/// Returns the judgement, and whether all members serve after the faults.
+fn try_run(options: &Options, plan: &Plan) -> Result<(Judgement, Result<()>)> {
     println!(
         "chaos: seed {}, {} members, {} min: building",
         options.seed,
@@ -158,14 +165,15 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
     println!("chaos: ZooKeeper {version} serves; report in {}", report.display());
     observer.start()?;
     prepare(&world, &observer)?;
-    let finished = disturb(&world, plan, options);
-    if let Err(error) = &finished {
-        world.history.note(&error.to_string());
+    let healed = disturb(&world, plan, options);
+    match &healed {
+        Ok(()) => {
+            world.peers.iter().take(CLIENTS.len()).for_each(|peer| lock_at_the_end(&world, peer));
+        }
+        // What was done is judged all the same, as far as a majority of the members can be read.
+        Err(error) => world.history.note(&error.to_string()),
     }
-    let read = finished.and_then(|()| {
-        world.peers.iter().take(CLIENTS.len()).for_each(|peer| lock_at_the_end(&world, peer));
-        read_at_the_end(&world, &observer)
-    });
+    let read = read_at_the_end(&world, &observer);
     add_run(&world, options, "all");
     for member in (0..world.members.count()).filter(|index| world.members.has_other_data(*index)) {
         let text = "reported a digest mismatch: the servers lost a committed write";
@@ -176,7 +184,7 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
     drop(world);
     drop(janitor);
     read?;
-    report::write(&history, &report)
+    Ok((report::write(&history, &report)?, healed))
 }
 
 /// A serving ensemble and its network.
@@ -363,7 +371,7 @@ fn read_at_the_end(world: &World, observer: &Peer) -> Result<()> {
         peer.kill();
     }
     for (name, set) in [("naive", &world.naive_set), ("proven", &world.proven_set)] {
-        let elements: Vec<_> = world::lock(set).iter().map(u64::to_string).collect();
+        let elements: Vec<_> = lock::lock(set).iter().map(u64::to_string).collect();
         let elements = elements.join(",");
         world.history.add(format_args!("final set={name} version=- elements={elements}"));
     }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use xtask::{Java, Result, workspace::root};
 
 use crate::janitor::Janitor;
+use crate::lock::lock;
 use crate::network::{Host, Network};
-use crate::world::lock;
 use crate::{Signal, signal};
 
 /// The environment variable with the directory of another version of the servers.

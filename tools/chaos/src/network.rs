@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use xtask::Result;
 
 use crate::janitor::{Janitor, PREFIX};
-use crate::world::lock;
+use crate::lock::lock;
 
 /// A host of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use xtask::{Java, Result, workspace::root};
 
+use crate::lock::lock;
 use crate::network::{Host, Network};
-use crate::world::lock;
 use crate::{Signal, signal};
 
 /// The time limit of a command. The longest commands are acquires of a client that a fault has stopped.

@@ -8,9 +8,10 @@ use std::time::Duration;
 use crate::Signal;
 use crate::history::{known, now};
 use crate::hold::Hold;
+use crate::lock::lock;
 use crate::peers::{Answer, Library, Peer};
 use crate::random::Random;
-use crate::world::{MILLISECOND, World, lock};
+use crate::world::{MILLISECOND, World};
 
 /// The node with the set that clients write with `guarded()`.
 pub(crate) const SET: &str = "/chaos/set";
@@ -126,7 +127,7 @@ impl<'a> Read<'a> {
             "memory set={name} element={element} client={} kind={} token={} read={} at={at}",
             peer.name,
             peer.library.name(),
-            known(hold.token),
+            hold.token_text(),
             self.at
         ));
     }

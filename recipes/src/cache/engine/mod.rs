@@ -44,7 +44,10 @@ use super::{
     shared::{Failure, Shared, State},
     tree::NOT_LISTED,
 };
-use crate::{planted, protection::join};
+use crate::{
+    path::{join, split},
+    planted,
+};
 
 /// The watches from which the events come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -255,7 +258,7 @@ impl Engine {
         match event_type {
             EventType::NodeDeleted if known.is_some_and(|stat| is_known(stat.czxid)) => return,
             EventType::NodeDeleted if !doubt => {
-                self.has_shrunk |= self.shared.read().unlistable(parent(path)).is_some();
+                self.has_shrunk |= self.shared.read().unlistable(split(path).0).is_some();
                 self.delete(path);
                 if self.mode == Mode::OneShot && **path == *self.root {
                     self.reads.add(Kind::Exists, path, cause);
@@ -302,7 +305,7 @@ impl Engine {
             Err(error) if error.kind() == ErrorKind::NoNode => {
                 self.delete(&read.path);
                 // A server that lags may not have the node yet, and its parent is the same when it has.
-                let parent = parent(&read.path);
+                let (parent, _) = split(&read.path);
                 self.shared.change(|state| state.tree.forget_listing(parent));
                 let cause = Cause { round: job.round, ..Cause::default() };
                 if self.mode == Mode::OneShot && *read.path == *self.root {
@@ -383,7 +386,7 @@ impl Engine {
 
     /// Whether the cache has the parent of a node, or the node is its root.
     fn has_parent(&self, path: &str) -> bool {
-        path == &*self.root || self.shared.read().tree.get(parent(path)).is_some()
+        path == &*self.root || self.shared.read().tree.get(split(path).0).is_some()
     }
 
     /// Stores a node as it was read, unless the cache has a newer state. A listing that was too large is repeated by a
@@ -552,14 +555,6 @@ impl Engine {
             };
             state.emit(event);
         });
-    }
-}
-
-/// The path of the parent.
-fn parent(path: &str) -> &str {
-    match path.rsplit_once('/') {
-        None | Some(("", _)) => "/",
-        Some((parent, _)) => parent,
     }
 }
 

@@ -1,6 +1,8 @@
-//! The rounds of a cache, without a server.
+//! The rounds of a cache, and what makes it read again.
 
-use docent_session::Outcome;
+use docent_protocol::CreateMode;
+use docent_session::{Client, Outcome};
+use docent_testing::TestingServer;
 
 use super::{super::tree::Tree, *};
 
@@ -57,4 +59,37 @@ fn the_first_round_waits_once_for_the_reads_of_events() {
     engine.on_event(EventType::NodeCreated, &"/root/b".into(), None);
     engine.on_data(&a, refused());
     assert!(shared.read().initialized);
+}
+
+/// A child that a lagging server did not have when its event came, and one that came while its parent was being listed.
+#[tokio::test]
+async fn what_a_reply_left_out_is_looked_for_again() {
+    let server = TestingServer::start().await.unwrap();
+    let client = Client::connect(&server.connect_string()).await.unwrap();
+    client.create("/root", b"", CreateMode::Persistent).await.unwrap();
+    let shared = Arc::new(Shared::new(16, Tree::default()));
+    let mut engine = Engine::new("/root".into(), CacheOptions::default(), shared);
+    let data = async || client.get_data("/root").await;
+    let listing = async || client.get_children_with_stat("/root").await;
+    engine.connected();
+    engine.begin_round();
+    let read = engine.next_read().unwrap();
+    engine.on_data(&read, data().await);
+    let read = engine.next_read().unwrap();
+    engine.on_children(&read, listing().await);
+    engine.on_event(EventType::NodeCreated, &"/root/a".into(), None);
+    let missing = Err(Error::new(ErrorKind::NoNode, Outcome::NotApplied));
+    let read = engine.next_read().unwrap();
+    engine.on_data(&read, missing);
+    assert!(engine.next_read().is_none());
+
+    engine.begin_round();
+    let read = engine.next_read().unwrap();
+    engine.on_data(&read, data().await);
+    let list = engine.next_read().unwrap();
+    assert_eq!(list.kind, Kind::Children, "the parent is unchanged");
+    engine.new_watch(Mode::OneShot);
+    engine.on_event(EventType::NodeChildrenChanged, &"/root".into(), None);
+    engine.on_children(&list, listing().await);
+    assert_eq!(engine.next_read().unwrap().kind, Kind::Children);
 }

@@ -8,7 +8,7 @@ use std::{
 use docent_session::{Client, Transaction, runtime::Instant};
 
 use super::record::{Holder, Record};
-use crate::{planted, protection::split};
+use crate::{path::split, planted};
 
 /// The part of a duration by which two clocks may differ: 1/100. Clocks that are slewed differ by 1/1,000 at most.
 const DRIFT_PART: u32 = 100;

@@ -31,8 +31,8 @@ use crate::{
         LockOptions,
         hold::{Acquired, delete_request},
     },
+    path::{join, split},
     planted,
-    protection::{join, split},
     select::select,
     timer,
 };

@@ -4,11 +4,12 @@ use bytes::Bytes;
 use docent_protocol::{EventType, Stat};
 use docent_session::{Error, ErrorKind, Watcher, retry::RetryLoop};
 
-use super::{Keeper, NodeEvent, Present, Wanted, leave::refused_delete};
+use super::{Keeper, NodeEvent, Present, Wanted};
 use crate::{
     node_task::{NodeTask, Stop},
     planted,
     select::{Either, select},
+    settle,
     state_changes::{Connection, is_read_write, is_unchanged},
 };
 
@@ -148,7 +149,7 @@ impl Keeper {
             }
             // A server that lags shows a node that is gone; a leader does so behind a `sync`, too, but not behind a write.
             let look = || {
-                let settling = refused_delete(&self.task.client, &present.path);
+                let settling = settle::refused_delete(&self.task.client, &present.path);
                 let look = client.exists_and_watch(&present.path);
                 async {
                     match settling.await {

@@ -1,15 +1,14 @@
 //! What a kept node does when it is closed.
 
-use std::{
-    future::Future,
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use docent_session::{Client, Error, ErrorKind, retry::RetryLoop};
 use tokio_util::sync::CancellationToken;
 
 use super::{Keeper, Present, keep::Kept};
-use crate::{error, guaranteed_delete::delete_in_background_by, persistent_retry::PersistentRetry};
+use crate::{
+    error, guaranteed_delete::delete_in_background_by, persistent_retry::PersistentRetry, settle,
+};
 
 impl Keeper {
     /// Deletes the node, unless the options keep it. Without a reply, it is repeated as long as the node can be ours. delete
@@ -89,7 +88,7 @@ impl Keeper {
     async fn delete_unknown(&self, policy: &PersistentRetry) -> Result<(), Error> {
         let path = self.node_path();
         let cleanup = self.task.client.cleanup();
-        let settling = refused_delete(&self.task.client, path);
+        let settling = settle::refused_delete(&self.task.client, path);
         let looked = cleanup.get_children_with_stat(path);
         settling.await?;
         let (_, stat) = looked.await?;
@@ -110,7 +109,7 @@ impl Keeper {
 
 /// Deletes the node if it is still ours.
 async fn delete_again(client: &Client, present: &mut Present) -> Result<(), Error> {
-    let settling = refused_delete(client, &present.path);
+    let settling = settle::refused_delete(client, &present.path);
     let looked = client.exists(&present.path);
     settling.await?;
     match looked.await? {
@@ -119,23 +118,6 @@ async fn delete_again(client: &Client, present: &mut Present) -> Result<(), Erro
             client.cleanup().delete(&present.path, Some(stat.version)).await
         }
         _ => Ok(()),
-    }
-}
-
-/// A delete that deletes nothing: no node has this version, or the ACL does not allow it. Its reply comes behind all earlier
-/// requests of this session; see `protection::settled`. `NoNode` if there is no node.
-pub(super) fn refused_delete(
-    client: &Client,
-    path: &str,
-) -> impl Future<Output = Result<(), Error>> + use<> {
-    let refused = client.cleanup().delete(path, Some(i32::MAX));
-    async {
-        match refused.await {
-            Err(error) if matches!(error.kind(), ErrorKind::BadVersion | ErrorKind::NoAuth) => {
-                Ok(())
-            }
-            result => result,
-        }
     }
 }
 

@@ -11,7 +11,8 @@ use crate::{
     create,
     node_task::Stop,
     parents::{LastNode, create_parents},
-    protection::{self, NewNode, split},
+    path::split,
+    protection::{self, NewNode},
 };
 
 impl Keeper {

@@ -31,6 +31,7 @@ fn accept<A: Answers<u32>>(machine: &mut Session<u32, u32, A>, now: Instant) {
 }
 
 /// A client must learn of a change before it reads the change, so a reply behind events is marked.
+// Case (Failure cases, 11): an event before the reply that caused it.
 // Case (Found in docent itself): a reply was delivered before an event that had arrived before it,
 // for a moment.
 #[test]

@@ -41,20 +41,26 @@ fn a_server_that_is_no_longer_listed_is_left_without_losing_a_request() {
     assert_eq!(scenario.completions(), [(2, Ok(6))]);
 }
 
-/// The servers of the list share the connection timeout, so that one silent server leaves time for the others.
+/// The servers of the list share the connection timeout, and what is left of the session, so that one silent server leaves
+/// time for the others.
 #[test]
 fn a_longer_list_shortens_the_wait_for_each_server() {
-    let mut scenario = Scenario::connected();
-    scenario.machine.update_server_list(&hosts(&["one", "two", "three"]));
-    scenario.cut();
-    let connect = loop {
-        match scenario.machine.poll_connect(scenario.now) {
-            Connect::At(at) => scenario.now = at,
-            other => break other,
-        }
-    };
-    let Connect::To(_, deadline) = connect else { panic!("{connect:?}") };
-    assert_eq!(deadline.duration_since(scenario.now), ms(1000));
+    for left in [5700, 2900] {
+        let mut scenario = Scenario::connected();
+        scenario.machine.update_server_list(&hosts(&["one", "two", "three"]));
+        let end = scenario.lease().deadline();
+        scenario.now = end - ms(left);
+        scenario.cut();
+        let connect = loop {
+            match scenario.machine.poll_connect(scenario.now) {
+                Connect::At(at) => scenario.now = at,
+                other => break other,
+            }
+        };
+        let Connect::To(_, deadline) = connect else { panic!("{connect:?}") };
+        let share = end.duration_since(scenario.now) / 3;
+        assert_eq!(deadline.duration_since(scenario.now), share.min(ms(1000)));
+    }
 }
 
 #[test]

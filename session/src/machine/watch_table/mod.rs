@@ -29,7 +29,7 @@
 
 use std::{collections::hash_map::Entry, sync::Arc};
 
-use docent_protocol::{ErrorCode, EventType};
+use docent_protocol::{ErrorCode, EventType, path::parent};
 
 mod event;
 mod kind;
@@ -403,15 +403,6 @@ fn shrink<V>(table: &mut Table<V>) {
 
 /// The capacity below which a table is not shrunk, in paths.
 const KEPT_PATHS: usize = 64;
-
-/// The parent of a node; `None` for the root.
-pub(crate) fn parent(path: &str) -> Option<&str> {
-    match path.rsplit_once('/') {
-        Some(("", "")) | None => None,
-        Some(("", _)) => Some("/"),
-        Some((parent, _)) => Some(parent),
-    }
-}
 
 #[cfg(test)]
 mod tests;

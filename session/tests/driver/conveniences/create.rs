@@ -85,6 +85,21 @@ async fn parents_that_vanish_are_created_again_but_not_for_ever() {
     assert_eq!((error.kind(), error.path()), (ErrorKind::NoNode, Some("/a")));
 }
 
+/// A server before 3.5.1 replies to the request that it does not know, and then closes the connection. The next request may
+/// be sent in between.
+#[tokio::test(start_paused = true)]
+async fn a_node_in_place_of_a_container_survives_the_end_of_the_connection() {
+    let (client, mut conn, mut net) = connected().await;
+    let call = run(&client, async |client| client.ensure_path("/a", CreateMode::Container).await);
+    let refused = Fails(ErrorCode::Unimplemented);
+    conn.script(&[("Exists", "/a", NO_NODE), ("CreateContainer", "/a", refused)]).await;
+    conn.expect("Create(", "/a").await;
+    drop(conn);
+    let (mut conn, _) = net.serve(7).await;
+    conn.script(&[("Create(", "/a", Created)]).await;
+    result("the parents", call).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_parent_that_cannot_be_created_is_named() {
     let (client, mut conn, _net) = connected().await;

@@ -270,6 +270,12 @@ impl Cache {
         below.is_empty() || below.starts_with('/') && below.matches('/').count() <= self.depth
     }
 
+    /// Whether the cache has reported that it cannot read a node, or one above it: it then knows of no children.
+    fn is_unreadable(&self, path: &str) -> bool {
+        let mut above = self.failed.iter().filter_map(|failed| path.strip_prefix(&**failed));
+        above.any(|below| below.is_empty() || below.starts_with('/'))
+    }
+
     /// Takes all waiting events, and checks that they lead to the nodes of the cache.
     fn catch_up(&mut self, worker: &Worker) {
         if !self.drain(worker) {
@@ -303,7 +309,7 @@ impl Cache {
             let stayed = later.all(|applied| {
                 applied.change.node.as_ref().is_some_and(|(_, stat)| stat.czxid == czxid)
             });
-            if stayed && !self.nodes.contains_key(path) && !self.failed.contains(path) {
+            if stayed && !self.nodes.contains_key(path) && !self.is_unreadable(path) {
                 missing.push(path.to_owned());
             }
         }

@@ -225,7 +225,8 @@ impl Services {
             };
             self.ever.entry(service).or_default().insert(shown.clone());
             if stat.version == 0 {
-                self.owners.closed.judge_create(&core, now, shown.registration(), path, found);
+                let created = &applied.change;
+                self.owners.closed.judge_create(&core, now, shown.registration(), created, found);
             }
             let text = self.note_written(path, &shown);
             text.into_iter().for_each(|text| found.violation(text));

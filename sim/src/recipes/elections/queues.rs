@@ -47,7 +47,7 @@ impl Queues {
             queue.insert(change.path.clone(), (id.clone(), stat.ephemeral_owner));
             let Some(pid) = self.members.get(&id) else { continue };
             if stat.version == 0 {
-                closed.judge_create(&core, now, &id, &change.path, found);
+                closed.judge_create(&core, now, &id, change, found);
             }
             // A session that the client has given up may last longer at the servers.
             let jump_felt_until = core.process(*pid).jump_felt_until;

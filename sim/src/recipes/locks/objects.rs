@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use super::{
     belief::{Mode, Part},
     steps::{LockName, LockSettings},
 };
-use crate::world::core::Core;
+use crate::world::{core::Core, lock::lock};
 
 /// The leases of a counted semaphore whose count no step has set.
 const FIRST_COUNT: i32 = 2;
@@ -38,10 +38,6 @@ pub(super) enum Object {
     ReadWrite(InterProcessReadWriteLock),
     Multi(Arc<InterProcessMultiLock>),
     Strict(StrictMutex),
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Objects {

@@ -83,6 +83,8 @@ pub(super) struct Kept {
     /// The number of the data that it wants to write.
     wanted: u64,
     known: Known,
+    /// The sessions of its client so far.
+    sessions: BTreeSet<i64>,
     /// Whether its data were known to be written when last looked at.
     is_written: bool,
 }
@@ -96,7 +98,8 @@ impl Kept {
             Keeper::Ttl(_) => None,
         };
         let path = path.to_owned();
-        Self { path, keeper, is_renamed, wanted: 1, known, is_written: false }
+        let sessions = BTreeSet::new();
+        Self { path, keeper, is_renamed, wanted: 1, known, sessions, is_written: false }
     }
 }
 
@@ -202,10 +205,12 @@ impl Check for AllKept {
         self.follow(view, found);
         for open in self.owners.open.values_mut().filter(|open| view.is_running(open.pid)) {
             open.of.is_written = open.of.keeper.is_written() == Some(true);
+            let session = open.client.session_token().map(|token| token.session_id());
+            open.of.sessions.extend(session);
             if let Some(known) = &mut open.of.known {
                 known.nodes.extend(open.of.keeper.czxid());
                 if let Some(sessions) = &mut known.sessions {
-                    sessions.extend(open.client.session_token().map(|token| token.session_id()));
+                    sessions.extend(session);
                 }
             }
         }
@@ -256,7 +261,7 @@ impl AllKept {
                 continue;
             }
             if stat.version == 0 {
-                self.owners.closed.judge_create(&core, now, id, path, found);
+                self.owners.closed.judge_create(&core, now, id, &applied.change, found);
                 self.created.insert(path.clone(), now);
                 self.note_created(id, stat.czxid);
             }
@@ -278,10 +283,17 @@ impl AllKept {
             let before = self.nodes.insert(path.clone(), node);
             if stat.version > 0
                 && before.is_some_and(|(_, before, _)| before == *data)
-                && self.owners.open.get(id).is_some_and(|open| open.of.is_written)
+                && let Some(open) = self.owners.open.get(id).filter(|open| open.of.is_written)
             {
                 let text = format!("{path} of {id}: written again without a change");
-                found.violation(text);
+                let (session, of) = (open.client.session_token(), applied.change.session_id);
+                let is_former = session.is_none_or(|session| session.session_id() != of)
+                    && open.of.sessions.contains(&of);
+                if is_former {
+                    found.counted("a write in flight of a former session", text);
+                } else {
+                    found.violation(text);
+                }
             }
         }
         self.seen = changes.len();

@@ -1,9 +1,15 @@
 //! Kept nodes and groups.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
+use bytes::Bytes;
 use docent::{
-    CreateMode, GroupMember, NodeOptions, PersistentNode, PersistentTtlNode, Ttl, nodes::NodeEvent,
+    CreateMode, Error, GroupMember, NodeOptions, PersistentNode, PersistentTtlNode, Ttl,
+    nodes::NodeEvent,
 };
 use docent_testing::server::Version;
 
@@ -13,10 +19,10 @@ use super::{
 };
 use crate::{
     recipes::{
-        common::{CloseKind, poll_once},
+        common::{CACHE_SETTLES, CloseKind, poll_once},
         worker::Worker,
     },
-    world::time::SECOND,
+    world::time::{Nanos, SECOND},
 };
 
 /// A view of a group is judged only if the group has not changed for this time.
@@ -82,6 +88,13 @@ pub(crate) async fn run(worker: &Worker, step: &KeepStep) {
         }
         std::future::pending::<()>().await;
     };
+    let view = View { from: worker.world.now(), last: Mutex::new(Ok(Arc::default())) };
+    let viewed = async {
+        if let Keeper::Member(member) = &keeper {
+            follow_view(worker, member, &view).await;
+        }
+        std::future::pending::<()>().await;
+    };
     let used = async {
         let pause = step.for_ms / (u64::from(step.sets) + 1);
         let created = worker.within(pause, keeper.created()).await;
@@ -94,13 +107,14 @@ pub(crate) async fn run(worker: &Worker, step: &KeepStep) {
         }
         worker.sleep(pause).await;
         if let Keeper::Member(member) = &keeper {
-            judge_group(worker, member).await;
+            judge_group(worker, member, &view).await;
         }
     };
     tokio::select! {
         biased;
         () = used => {}
         () = heard => {}
+        () = viewed => {}
     }
     if step.end == CloseKind::Keep {
         worker.say(format!("{id} stays"));
@@ -136,10 +150,31 @@ async fn close(worker: &Worker, end: CloseKind, id: &str, keeper: Keeper, keepin
     }
 }
 
+/// The view of a member.
+struct View {
+    from: Nanos,
+    /// The members that it has returned last; its first error, if it had one.
+    last: Mutex<Result<Arc<BTreeMap<String, Bytes>>, Error>>,
+}
+
+/// Follows the view of a member, and checks that it returns only changes.
+async fn follow_view(worker: &Worker, member: &GroupMember, view: &View) {
+    let mut shown = member.view();
+    while let Some(next) = shown.next().await {
+        let mut last = view.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!((&*last, &next), (Ok(last), Ok(next)) if last == next) {
+            worker.violation(&format!("{} is shown the same members again", member.id()));
+        }
+        if last.is_ok() {
+            *last = next;
+        }
+    }
+}
+
 /// Checks that in peace a member sees the members that the servers have.
-async fn judge_group(worker: &Worker, member: &GroupMember) {
-    let view = match worker.within(10_000, member.current_members()).await {
-        Some(Ok(view)) => view,
+async fn judge_group(worker: &Worker, member: &GroupMember, view: &View) {
+    let members = match worker.within(10_000, member.current_members()).await {
+        Some(Ok(members)) => members,
         Some(Err(error)) => return worker.fails("sees no members", &error),
         None => return worker.say("sees no members in time"),
     };
@@ -149,14 +184,21 @@ async fn judge_group(worker: &Worker, member: &GroupMember) {
     let changed = kept.changed.get(GROUP).copied().unwrap_or_default();
     let mut servers = kept.children(GROUP);
     drop(kept);
-    worker.say(format!("sees the members {:?}", view.keys().collect::<Vec<_>>()));
+    worker.say(format!("sees the members {:?}", members.keys().collect::<Vec<_>>()));
     if now < changed.max(peace_at) + 10 * SECOND + UNCHANGED || worker.client.ended().is_some() {
         return;
     }
     // A member always sees itself, with the data that it wants.
-    servers.insert(member.id().to_owned(), view[member.id()].clone());
-    if view != servers {
-        worker.violation(&format!("the group is {servers:?}, not {view:?}"));
+    servers.insert(member.id().to_owned(), members[member.id()].clone());
+    if members != servers {
+        worker.violation(&format!("the group is {servers:?}, not {members:?}"));
+    }
+    let last = view.last.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Ok(shown) = &*last
+        && now > view.from.max(peace_at) + CACHE_SETTLES
+        && **shown != servers
+    {
+        worker.violation(&format!("the group is {servers:?}, but shown as {shown:?}"));
     }
 }
 

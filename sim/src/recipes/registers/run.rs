@@ -213,6 +213,7 @@ pub(super) async fn use_client(worker: &Worker, step: &ClientStep) {
         }
         ClientStep::Close => sessions::close(&worker.world, worker.pid, &worker.client).await,
         ClientStep::Detach => {
+            worker.world.core().process_mut(worker.pid).is_closing = true;
             let token = worker.client.detach();
             worker.say(format!("detaches: {}", token.is_some()));
         }

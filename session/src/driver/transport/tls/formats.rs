@@ -1,11 +1,10 @@
-//! Files of certificates and keys that are not PEM, or whose key is encrypted: how to convert them.
+//! Why options are refused; files of certificates and keys that are not PEM, or whose key is encrypted: how to convert them.
 
 use std::fmt;
 
 use tokio_rustls::rustls::pki_types::pem;
 
-use super::options::refused;
-use crate::Error;
+use crate::{Error, ErrorKind};
 
 /// The error of a text without what is expected in it. `file` is its path, or a placeholder.
 pub(super) fn unreadable(
@@ -63,4 +62,8 @@ fn remedy(bytes: &[u8], file: &str) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+pub(super) fn refused(why: impl fmt::Display) -> Error {
+    Error::refused(ErrorKind::InvalidConfig, format_args!("TLS: {why}"))
 }

@@ -17,10 +17,7 @@ mod renewal;
 
 pub(in crate::driver) use self::reasons::tls_failure;
 use self::{
-    options::{NameRule, refused},
-    provider::provider,
-    reasons::Refused,
-    renewal::Current,
+    formats::refused, options::NameRule, provider::provider, reasons::Refused, renewal::Current,
 };
 use super::{ByteStream, Connecting, Tcp, Transport};
 use crate::{Error, config::Host};

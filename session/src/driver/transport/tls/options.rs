@@ -24,10 +24,10 @@ use tokio_rustls::{
 };
 
 use super::{
-    formats::unreadable,
+    formats::{refused, unreadable},
     reasons::{Sources, reason},
 };
-use crate::{Error, ErrorKind, driver::transport::Transport};
+use crate::{Error, driver::transport::Transport};
 
 /// The options of TLS connections: the trusted roots and the client certificate.
 ///
@@ -481,10 +481,6 @@ fn items<T>(
         Err(error) => Some(error),
     };
     Err(unreadable(pem, origin.named(what), expected, &origin.path(), error))
-}
-
-pub(super) fn refused(why: impl fmt::Display) -> Error {
-    Error::refused(ErrorKind::InvalidConfig, format_args!("TLS: {why}"))
 }
 
 /// Omits the secrets.

@@ -94,6 +94,11 @@ fn watches_that_could_not_be_set_again_are_set_on_the_next_server() {
     assert_contains(&scenario.reconnect()[0], &["relative_zxid: 50,"]);
     // This setWatches has no reply either.
     assert_contains(&scenario.reconnect()[0], &["relative_zxid: 50,"]);
+    // Nor has the one that is sent again after a refusal.
+    scenario.reply(xid::SET_WATCHES, 70, ErrorCode::ThrottledOp, b"");
+    scenario.wait(NEXT_TRY);
+    scenario.flush();
+    assert_contains(&scenario.reconnect()[0], &["relative_zxid: 50,"]);
     scenario.reply(xid::SET_WATCHES, 71, ErrorCode::Ok, b"");
     assert_contains(&scenario.reconnect()[0], &["relative_zxid: 70,"]);
 }
