@@ -198,9 +198,9 @@ fn report(fault: &str, times: &[Duration]) {
 
 /// In each round, A holds the lock and B waits for it. The fault returns once A has ended.
 async fn each_round(name: &str, fault: impl AsyncFn(&Fixture, Child)) {
-    let _shared = PROCESSORS.read().await;
     let mut times = Vec::new();
     for (_, command) in rounds() {
+        let _shared = PROCESSORS.read().await;
         let fixture = Fixture::new(command, &server()).await;
         let (a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
         let start = Instant::now();
@@ -266,9 +266,9 @@ async fn the_session_is_killed() {
 }
 
 async fn kill_server(server: &mut Restartable, rounds: impl Iterator<Item = (u32, &'static str)>) {
-    let _shared = PROCESSORS.read().await;
     let (mut times, mut continued) = (Vec::new(), 0);
     for (round, command) in rounds {
+        let _shared = PROCESSORS.read().await;
         let fixture = Fixture::new(command, &server.connect()).await;
         let (mut a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
         server.stop().await;

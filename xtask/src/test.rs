@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::net::ToSocketAddrs as _;
 use std::path::Path;
-use std::process::{Child, ExitCode};
+use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
@@ -85,10 +85,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     } else {
         Ok(false)
     };
-    let rest = if simulator.is_some() {
-        test_the_rest(server.as_ref(), has_gssapi, &mut summary)
-    } else {
-        Ok(true)
+    let rest = match &server {
+        Some(server) if simulator.is_some() => {
+            test_on_the_embedded_server(server, has_gssapi, &mut summary)
+        }
+        _ => Ok(true),
     };
     // Before an error of the tests is returned: otherwise chaos would go on.
     let no_chaos = chaos.and_then(|chaos| end_chaos(chaos, &mut summary, &mut success));
@@ -188,23 +189,19 @@ impl RealServer {
     }
 }
 
-/// Runs the tests that are built with other features, and those that run on either server on the other one.
-fn test_the_rest(
-    server: Option<&RealServer>,
+/// Runs the tests that run on either server on the embedded one.
+fn test_on_the_embedded_server(
+    server: &RealServer,
     has_gssapi: bool,
     summary: &mut Summary,
 ) -> Result<bool> {
-    let mut success = true;
-    if let Some(server) = server {
-        println!("xtask: the tests that run on either server, now on the embedded one");
-        let class_path = server.class_path.iter().cloned();
-        let environment = class_path
-            .map(|path| ("DOCENT_TEST_CURATOR_CLASSPATH", path))
-            .chain([(EXAMPLES_BUILT, "1".into())])
-            .collect();
-        success &= cargo_test(&on_the_embedded_server(), has_gssapi, environment, summary)?;
-    }
-    Ok(success & test_aws_lc_rs(summary)?)
+    println!("xtask: the tests that run on either server, now on the embedded one");
+    let class_path = server.class_path.iter().cloned();
+    let environment = class_path
+        .map(|path| ("DOCENT_TEST_CURATOR_CLASSPATH", path))
+        .chain([(EXAMPLES_BUILT, "1".into())])
+        .collect();
+    cargo_test(&on_the_embedded_server(), has_gssapi, environment, summary)
 }
 
 /// The arguments for the tests that run on either server. Those that need a real server are skipped
@@ -261,12 +258,12 @@ fn cargo_test(
 }
 
 /// Runs the TLS test with aws-lc-rs, the crypto provider that the workspace is not built with.
-fn test_aws_lc_rs(summary: &mut Summary) -> Result<bool> {
-    println!("xtask: TLS by aws-lc-rs");
+fn test_aws_lc_rs(programs: &Programs, summary: &mut Summary) -> Result<bool> {
+    programs.title("TLS by aws-lc-rs")?;
     let options = "test --package docent-session --features tls-aws-lc-rs,docent-testing/tls-aws-lc-rs --test tls_providers";
     let mut command = cargo();
     command.args(options.split(' '));
-    Programs::Foreground.run(command, summary)
+    programs.run(command, summary)
 }
 
 /// Builds what [`test_simulator`] runs, in the profile of development: to optimise more takes minutes, and saves less than a
@@ -281,7 +278,7 @@ fn build_simulator(programs: &Programs, summary: &mut Summary) -> Result<bool> {
 }
 
 /// Runs the tests of the simulator, then its default seeds and the quick scopes; each of these two counts as one test. Then
-/// the quick part of the threads, which is a test.
+/// the quick part of the threads, which is a test; then what takes a build of its own.
 fn test_simulator(programs: &Programs, summary: &mut Summary) -> Result<bool> {
     programs.title("the simulator: its tests, 2,000 seeds, and the quick scopes in every order")?;
     let mut command = sim::cargo_in_sim();
@@ -299,17 +296,26 @@ fn test_simulator(programs: &Programs, summary: &mut Summary) -> Result<bool> {
     programs.title("the threads of small scenarios, in few orders")?;
     let mut command = threads::cargo_in_threads();
     command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
-    Ok(success & programs.run(command, summary)?)
+    success &= programs.run(command, summary)? & test_aws_lc_rs(programs, summary)?;
+    let mut page = test_of_lab_page();
+    page.arg("--no-run");
+    Ok(success & programs.run(page, summary)?)
 }
 
-/// Runs the test of the lab's page in a browser, with the lab that was built with the simulator.
-fn test_lab_page(skips: &Path, summary: &mut Summary) -> Result<bool> {
-    println!("xtask: the page of the lab in a browser");
+/// The test of the lab's page in a browser, with the lab that was built with the simulator.
+fn test_of_lab_page() -> Command {
     let mut command = sim::cargo_in("lab/browser");
     // Most of its dependencies are built there.
     command.env("CARGO_TARGET_DIR", root().join("target"));
     command.env("DOCENT_LAB", root().join("sim/target/debug/docent-lab"));
     command.args(["test", "--locked"]);
+    command
+}
+
+/// Runs the test of the lab's page alone: a browser on a busy machine is slow.
+fn test_lab_page(skips: &Path, summary: &mut Summary) -> Result<bool> {
+    println!("xtask: the page of the lab in a browser");
+    let mut command = test_of_lab_page();
     command.env("DOCENT_TEST_SKIPS", skips);
     Programs::Foreground.run(command, summary)
 }

@@ -235,9 +235,16 @@ pub fn four_letter_word(address: SocketAddr, word: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, REPLY_TIMEOUT)?;
     stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
     stream.write_all(word.as_bytes())?;
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply)?;
-    Ok(reply)
+    let (mut reply, mut part) = (Vec::new(), [0; 4096]);
+    // A server that starts does not always close the connection: `ZooKeeperServer.removeCnxn` throws a NullPointerException
+    // while it has no database.
+    while reply != b"imok" && !reply.starts_with(NOT_SERVING) {
+        match stream.read(&mut part)? {
+            0 => break,
+            length => reply.extend(part.iter().take(length)),
+        }
+    }
+    String::from_utf8(reply).map_err(io::Error::other)
 }
 
 /// The properties that the tests require.
@@ -261,5 +268,29 @@ const START_TIMEOUT: Duration = Duration::from_secs(300);
 /// How often to check whether the server has started.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The reply of a server that does not serve clients.
+const NOT_SERVING: &[u8] = b"This ZooKeeper instance is not currently serving requests";
+
 /// The time limit of a four letter word, whose reply takes about a millisecond.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn the_reply_of_a_server_that_starts_needs_no_close() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        for reply in [&b"imok"[..], NOT_SERVING] {
+            thread::scope(|scope| {
+                let client = scope.spawn(|| four_letter_word(address, "ruok"));
+                let (mut server, _) = listener.accept().unwrap();
+                server.write_all(reply).unwrap();
+                assert_eq!(client.join().unwrap().unwrap().as_bytes(), reply);
+                drop(server);
+            });
+        }
+    }
+}
