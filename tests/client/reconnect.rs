@@ -4,7 +4,7 @@
 use docent_testing::tap::Tap;
 
 use super::*;
-use crate::support::in_process::InProcess;
+use crate::support::{LONG_SESSION, in_process::InProcess};
 
 /// All clients keep their sessions, and make few attempts while the server is down.
 // Case (Failure cases, 32): a thousand clients at once.
@@ -51,7 +51,7 @@ const WATCHES: usize = 50_000;
 
 /// Sets one-shot watches on missing nodes, calls `restart`, and checks the events of a few of them.
 async fn watches_survive(connect: &str, restart: impl AsyncFnOnce()) {
-    let config = Config::new(connect).unwrap().with_session_timeout(Duration::from_secs(40));
+    let config = Config::new(connect).unwrap().with_session_timeout(LONG_SESSION);
     let client = within_deadline("a client", config.connect()).await.unwrap();
     let path = |number: usize| format!("/a-node-with-a-name-of-some-length-{number:06}");
     let reads: Vec<_> = (0..WATCHES).map(|n| client.exists_and_watch(&path(n))).collect();
@@ -114,7 +114,7 @@ async fn watches_survive_reconnects_to_an_overloaded_server() {
     let tap = Tap::start(&server.connect()).await.unwrap();
     let connection = tap.client("A").await.unwrap();
     let config = Config::new(&connection.connect_string()).unwrap();
-    let config = config.with_session_timeout(Duration::from_secs(40));
+    let config = config.with_session_timeout(LONG_SESSION);
     let client = within_deadline("a client", config.connect()).await.unwrap();
     let other = Client::connect(&server.connect()).await.unwrap();
     let path = |number: usize| format!("/throttled-{number}");

@@ -5,13 +5,14 @@ use std::process::Command;
 use xtask::Role;
 
 use super::*;
+use crate::support::LONG_SESSION;
 
 /// The number of writers, each with one request in flight.
 const WRITERS: usize = 8;
 
 async fn client(connect: &str) -> Client {
     // An election can take many seconds: the servers double the pause between their notifications each time.
-    let config = Config::new(connect).unwrap().with_session_timeout(Duration::from_secs(60));
+    let config = Config::new(connect).unwrap().with_session_timeout(LONG_SESSION);
     config.connect().await.unwrap()
 }
 

@@ -6,7 +6,10 @@
 use tokio::time::timeout;
 
 use super::*;
-use crate::support::real::{RealServer, Restartable, settings};
+use crate::support::{
+    LONG_SESSION,
+    real::{RealServer, Restartable},
+};
 
 on_both_servers! {
     #[tokio::test]
@@ -23,8 +26,7 @@ async fn embedded() -> Restartable {
 
 #[track_caller]
 fn real() -> impl Future<Output = Option<Restartable>> {
-    let longest = LONG_SESSION.as_millis().to_string();
-    let server = RealServer::start_with(settings(&[("maxSessionTimeout", &longest)], &[]));
+    let server = RealServer::start();
     async move { Some(Restartable::Real(Box::new(server.await?))) }
 }
 
@@ -34,9 +36,6 @@ async fn client(server: &Restartable, session_timeout: Duration) -> Client {
     let config = Config::new(&server.connect()).unwrap();
     config.with_session_timeout(session_timeout).connect().await.unwrap()
 }
-
-/// Longer than any restart: a private server has 300 s to start.
-const LONG_SESSION: Duration = ms(3_600_000);
 
 /// The time for a change of the connection, also on a machine that takes minutes to start a JVM.
 const CONNECTION_CHANGE: Duration = ms(300_000);

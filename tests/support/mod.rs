@@ -28,6 +28,9 @@ use tokio::time::{Instant, sleep, timeout};
 /// The longest wait of a test for any condition: far longer than a busy machine needs.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
+/// A session timeout that is longer than any restart: a private server has 300 s to start.
+pub const LONG_SESSION: Duration = Duration::from_secs(3600);
+
 pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }

@@ -19,7 +19,7 @@ use crate::{Java, KeptPort, Result, TemporaryDirectory};
 pub struct Settings {
     /// The client port; 0 selects a free port.
     pub port: u16,
-    /// The server's unit of time. Session timeouts are from 2 ticks to 60 s unless `config` sets other limits.
+    /// The server's unit of time. Session timeouts are from 2 ticks to an hour unless `config` sets other limits.
     pub tick_time: Duration,
     /// The number of the server in an ensemble. Its members are listed in `config`.
     pub id: Option<usize>,
@@ -171,7 +171,7 @@ impl Server {
     fn zoo_cfg(&self, data: &Path) -> String {
         let tick_time = self.settings.tick_time.as_millis();
         let mut text = format!(
-            "tickTime={tick_time}\nmaxSessionTimeout=60000\nmaxClientCnxns=0\n\
+            "tickTime={tick_time}\nmaxSessionTimeout=3600000\nmaxClientCnxns=0\n\
              dataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n",
             data.display().to_string().replace('\\', "/"),
             self.address.port(),

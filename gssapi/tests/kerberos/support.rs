@@ -196,7 +196,7 @@ pub(crate) async fn restart(server: Server) -> Server {
 pub(crate) fn config(address: SocketAddr) -> Config {
     Config::new(&format!("localhost:{}", address.port()))
         .unwrap()
-        .with_session_timeout(Duration::from_secs(60))
+        .with_session_timeout(DEADLINE)
         .with_connection_timeout(DEADLINE)
 }
 
