@@ -259,8 +259,7 @@ async fn nothing_is_lost(clients: Vec<Follower>) {
 // Case (The right server, 2): after a rolling restart, one member has no clients, and another most of them.
 #[tokio::test]
 async fn clients_spread_again_after_a_rolling_restart_real() {
-    let settings = settings(&[("maxClientCnxns", "0"), ("maxSessionTimeout", "60000")], &[]);
-    let Some(mut ensemble) = RealEnsemble::start_of(3, settings).await else { return };
+    let Some(mut ensemble) = RealEnsemble::start().await else { return };
 
     let clients = rolling_restart(&mut ensemble, None).await;
     let (counts, imbalance) = spread(&clients, 3);

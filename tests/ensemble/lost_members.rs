@@ -11,7 +11,6 @@ use crate::support::LONG_SESSION;
 const WRITERS: usize = 8;
 
 async fn client(connect: &str) -> Client {
-    // An election can take many seconds: the servers double the pause between their notifications each time.
     let config = Config::new(connect).unwrap().with_session_timeout(LONG_SESSION);
     config.connect().await.unwrap()
 }

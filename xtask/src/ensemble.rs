@@ -34,7 +34,8 @@ impl Ensemble {
         }
         config.extend(LIMITS.map(|(name, value)| (name.to_owned(), value.to_owned())));
         config.extend(more.config.iter().cloned());
-        let mut properties = vec![("zookeeper.cnxTimeout".to_owned(), "1000".to_owned())];
+        let mut properties =
+            ELECTIONS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         properties.extend(more.properties.iter().cloned());
 
         let _turn = java.turn()?;
@@ -110,6 +111,11 @@ impl Role {
 
 /// The servers' unit of time. It is short, so that sessions are.
 const TICK_TIME: Duration = Duration::from_millis(200);
+
+/// A member that looks for a leader waits at most this long for one that does not answer, and repeats its vote at least this
+/// often: otherwise it doubles the pause each time, up to a minute. In milliseconds.
+const ELECTIONS: [(&str, &str); 2] =
+    [("zookeeper.cnxTimeout", "1000"), ("zookeeper.fastleader.maxNotificationInterval", "1000")];
 
 /// The limits for a follower's initial synchronization and for its later lag, in ticks: short, so that the loss of a member
 /// is detected soon, and longer than a busy machine keeps a member from running.
