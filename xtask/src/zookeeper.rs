@@ -236,8 +236,7 @@ pub fn four_letter_word(address: SocketAddr, word: &str) -> io::Result<String> {
     stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
     stream.write_all(word.as_bytes())?;
     let (mut reply, mut part) = (Vec::new(), [0; 4096]);
-    // A server that starts does not always close the connection: `ZooKeeperServer.removeCnxn` throws a NullPointerException
-    // while it has no database.
+    // A server that starts does not always close the connection (ZOOKEEPER-5051).
     while reply != b"imok" && !reply.starts_with(NOT_SERVING) {
         match stream.read(&mut part)? {
             0 => break,
