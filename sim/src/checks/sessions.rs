@@ -15,6 +15,9 @@ const PING_SLACK: Duration = Duration::from_millis(1_200);
 /// How long after its limit a call may return: one second for a request in progress, and polls that are put off.
 const BEHIND_LIMIT: Duration = Duration::from_millis(2_500);
 
+/// A connect request of an earlier attempt, which arrived late, has moved the session: then the next write costs the connection.
+pub(crate) const MOVED: &str = "a session that a late request has moved";
+
 /// Awaits a call, and reports one that takes longer than its limit, by the clock of its process.
 pub(crate) async fn limited<F: Future>(
     world: &World,
@@ -152,12 +155,10 @@ async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
                     });
                 } else if connections != metrics.connections && !reconnects {
                     let text = format!("p{pid}: has lost its connection without a cause");
-                    // A connect request of an earlier attempt, which arrived late, may have moved the session: then the
-                    // next write costs the connection.
                     world.record(if is_moved {
                         What::Violation(text)
                     } else {
-                        What::Counted { excuse: "a session that a late request has moved", text }
+                        What::Counted { excuse: MOVED, text }
                     });
                     is_moved = true;
                 }

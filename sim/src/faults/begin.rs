@@ -121,7 +121,11 @@ impl World {
     /// Heals the links of a process this long after it was severed.
     fn heal_severed(&self, process: usize, for_ms: u64) {
         self.ends_after(for_ms, move |world| {
-            if world.core().severed_at_grant.contains_key(&process) {
+            let core = world.core();
+            let is_waited_for = core.severed_at_grant.contains_key(&process);
+            let is_severed = core.is_severed(process);
+            drop(core);
+            if is_waited_for && !is_severed {
                 return world.heal_severed(process, for_ms);
             }
             world.ends_after(for_ms, move |world| {

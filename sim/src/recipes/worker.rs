@@ -12,7 +12,10 @@ use docent::{Client, CreateMode, Error, ErrorKind, Transaction};
 
 use super::step::NeighbourStep;
 use crate::{
-    checks::{guarded::GuardedWrites, sessions::limited},
+    checks::{
+        guarded::GuardedWrites,
+        sessions::{MOVED, limited},
+    },
     world::{
         World,
         history::What,
@@ -90,9 +93,19 @@ impl Worker {
     /// Reports an error that nothing explains. In a scope, what it is about has not happened then.
     pub(super) fn explain(&self, kind: ErrorKind) {
         let has_ended = self.client.ended().is_some();
-        if !self.world.core().explains(self.pid, has_ended, kind, self.world.now()) {
-            self.violation(&format!("a call has failed, and no fault explains it: {kind:?}"));
+        let (now, mut core) = (self.world.now(), self.world.core());
+        if core.explains(self.pid, has_ended, kind, now) {
+            return;
         }
+        let is_moved = core.may_be_moved(self.pid, kind, now);
+        drop(core);
+        let name = self.name();
+        let text = format!("{name}: a call has failed, and no fault explains it: {kind:?}");
+        self.world.record(if is_moved {
+            What::Counted { excuse: MOVED, text }
+        } else {
+            What::Violation(text)
+        });
     }
 
     /// Its process, its number and its client.

@@ -289,6 +289,13 @@ impl Core {
         self.with_servers(now, |servers, _| servers.expire_session(session));
     }
 
+    /// Whether all that a process sends is lost.
+    pub(crate) fn is_severed(&self, pid: Pid) -> bool {
+        let link = |member| self.network.links.get(&(pid, member));
+        (0..self.servers.count)
+            .all(|member| link(member).is_some_and(|of| of.to_server == Flow::Lose))
+    }
+
     /// Sets how the link between a process and a member is disturbed. Stalled bytes arrive when the link passes again;
     /// a connection that has lost bytes is reset then.
     pub(crate) fn set_link(

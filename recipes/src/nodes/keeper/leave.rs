@@ -14,7 +14,7 @@ impl Keeper {
     /// Deletes the node, unless the options keep it. Without a reply, it is repeated as long as the node can be ours. delete
     /// has no check of the owner, so each retry looks at the node first: the first delete may have made room for the node of
     /// another client. So does a first delete of a node that was not seen on this connection: in an outage, another client
-    /// may have replaced it.
+    /// may have replaced it. And so does that of a node whose `czxid` is not known, which a delete in the background needs.
     pub(super) async fn leave(&self, mut kept: Kept) -> Result<(), Error> {
         if !self.deletes.load(Ordering::Acquire) {
             if let Some(watcher) = kept.watcher {
@@ -22,7 +22,7 @@ impl Keeper {
             }
             return Ok(());
         }
-        let mut is_blind = kept.is_seen();
+        let mut is_blind = kept.is_seen() && kept.present.czxid.is_some();
         let present = &mut kept.present;
         let policy = self.policy_of_close();
         let mut retry = RetryLoop::new(&self.task.client, &policy);

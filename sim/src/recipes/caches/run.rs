@@ -373,8 +373,16 @@ impl Cache {
                 let began_at = worker.close_in_time(&name, cache.close()).await;
                 forget();
                 drop(cache);
-                let others = || world.check::<Snapshots>().open.get(&(pid, root.clone())).copied();
-                if others() != Some(0) || worker.client.ended().is_some() {
+                // One that began on an old server has one-shot watches on all its nodes.
+                let has_others = || {
+                    let is_at = |other: &str| {
+                        root.strip_prefix(other)
+                            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                    };
+                    let open = &world.check::<Snapshots>().open;
+                    open.iter().any(|((of, other), count)| *of == pid && *count > 0 && is_at(other))
+                };
+                if has_others() || worker.client.ended().is_some() {
                     return;
                 }
                 // The watch of another cache of this path may still be on its way.
@@ -389,7 +397,7 @@ impl Cache {
                 let is_persistent = lease.is_some_and(|lease| !lease.lacks(OpCode::AddWatch));
                 if is_quiet
                     && is_persistent
-                    && others() == Some(0)
+                    && !has_others()
                     && worker.session_id() == session
                     && worker.client.ended().is_none()
                     && watched.is_some_and(|paths| paths.contains(&root))

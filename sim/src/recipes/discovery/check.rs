@@ -229,7 +229,15 @@ impl Services {
                 self.owners.closed.judge_create(&core, now, shown.registration(), created, found);
             }
             let text = self.note_written(path, &shown);
-            text.into_iter().for_each(|text| found.violation(text));
+            let session = applied.change.session_id;
+            // A member executes what arrives late for a local session, whatever another member has said of it.
+            let is_late = core.servers.has_local_sessions
+                && core.processes.iter().all(|process| process.session != Some(session));
+            match text {
+                Some(text) if is_late => found.counted("a late write of a local session", text),
+                Some(text) => found.violation(text),
+                None => {}
+            }
             let registration = shown.registration().to_owned();
             let before = self.nodes.remove(path).filter(|_| stat.version > 0);
             let (creator, created_at) =
