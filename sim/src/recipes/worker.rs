@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use docent::{Client, CreateMode, Error, ErrorKind, Transaction};
+use docent::{Client, ConnectionState, CreateMode, Error, ErrorKind, Transaction};
 
 use super::step::NeighbourStep;
 use crate::{
@@ -97,7 +97,9 @@ impl Worker {
         if core.explains(self.pid, has_ended, kind, now) {
             return;
         }
-        let is_moved = core.may_be_moved(self.pid, kind, now);
+        let has_connection = self.client.state().get().is_some_and(ConnectionState::is_connected);
+        let is_moved = (kind == ErrorKind::SessionMoved || !has_connection)
+            && core.may_be_moved(self.pid, kind, now);
         drop(core);
         let name = self.name();
         let text = format!("{name}: a call has failed, and no fault explains it: {kind:?}");
