@@ -219,7 +219,7 @@ fn failed(worker: &Worker, id: &str, error: &docent::Error) {
 fn may_be_refused(worker: &Worker, path: &str) -> bool {
     let core = worker.world.core();
     let until = core.disturbances.denied_until(path);
-    let arrives_by = until.max(core.disturbed_until(worker.pid)) + REQUEST_ARRIVES_WITHIN;
+    let arrives_by = until.max(core.undisturbed_since(worker.pid)) + REQUEST_ARRIVES_WITHIN;
     until > 0 && worker.world.now() <= arrives_by
 }
 
