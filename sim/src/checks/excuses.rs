@@ -67,6 +67,10 @@ impl Believed<'_> {
         if is_proven {
             return None;
         }
+        let granted = of.granted_timeout(self.session);
+        if granted.is_some_and(|granted| granted < self.client.session_timeout()) {
+            return Some("a shorter timeout in a reply that was lost");
+        }
         let is_excused = |apart: &[Apart]| {
             core.answered_at(pid, apart)
                 .is_some_and(|answered| now < of.session_over_for_client_at(answered))

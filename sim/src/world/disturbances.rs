@@ -1,6 +1,9 @@
 //! The disturbances that faults cause: their times, and the end of their possible effects.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::time::{MILLISECOND, Nanos, Pid, SECOND};
 
@@ -47,8 +50,8 @@ pub(crate) struct Disturbances {
     /// When writes to these nodes, and to those below them, were last refused: until the permissions on them, or their
     /// quota, were given back.
     denied: BTreeMap<String, Nanos>,
-    /// When a member last granted each session.
-    granted_at: BTreeMap<i64, Nanos>,
+    /// When a member last granted each session, and its timeout in milliseconds.
+    granted: BTreeMap<i64, (Nanos, u64)>,
     /// The nodes of recipes that another client has tried to delete.
     pub(crate) invalidated_by_others: BTreeSet<String>,
 }
@@ -75,14 +78,19 @@ impl Disturbances {
         ends.map(|(_, until)| *until).max().unwrap_or_default()
     }
 
-    /// Notes that a member has granted a session.
-    pub(crate) fn note_granted(&mut self, session: i64, now: Nanos) {
-        self.granted_at.insert(session, now);
+    /// Notes that a member has granted a session with this timeout in milliseconds.
+    pub(crate) fn note_granted(&mut self, session: i64, now: Nanos, timeout: u64) {
+        self.granted.insert(session, (now, timeout));
+    }
+
+    /// The timeout with which a member last granted a session, whether or not the client has heard of it.
+    pub(crate) fn granted_timeout(&self, session: i64) -> Option<Duration> {
+        self.granted.get(&session).map(|(_, timeout)| Duration::from_millis(*timeout))
     }
 
     /// When a member last granted a session; 0: none has.
     pub(crate) fn granted_at(&self, session: i64) -> Nanos {
-        self.granted_at.get(&session).copied().unwrap_or_default()
+        self.granted.get(&session).map(|(at, _)| *at).unwrap_or_default()
     }
 
     /// Notes that the naive bound of a hold may not suffice: for `for_ms`, the member may renew sessions without the

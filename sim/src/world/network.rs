@@ -253,7 +253,8 @@ impl Core {
         if let Some(payload) = data.get(LENGTH_SIZE..)
             && let Ok(granted) = ConnectResponse::decode(&mut Reader::new(payload))
         {
-            self.disturbances.note_granted(granted.session_id, now);
+            let timeout = u64::try_from(granted.time_out).unwrap_or_default();
+            self.disturbances.note_granted(granted.session_id, now, timeout);
         }
     }
 
