@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 use std::{env, fs};
 
 use xtask::Result;
@@ -79,14 +78,31 @@ const DOWNLOADS: &str = "apt";
 
 /// Downloads the packages and their dependencies that the system lacks, without changing the system. Returns the files.
 fn download(directory: &Path, packages: &[&str]) -> Result<Vec<PathBuf>> {
-    let archives = directory.join(DOWNLOADS).join("archives");
-    fs::create_dir_all(archives.join("partial"))?;
-    let lists = lists()?;
+    let downloads = directory.join(DOWNLOADS);
+    let archives = downloads.join("archives");
+    for empty in [downloads.join("lists/partial"), archives.join("partial")] {
+        fs::create_dir_all(empty)?;
+    }
+    let option = |name: &str, value: &Path| {
+        let mut option = OsString::from(format!("--option={name}="));
+        option.push(value);
+        option
+    };
+    let options = [
+        option("Dir::State::lists", &downloads.join("lists")),
+        option("Dir::Cache", &downloads),
+        option("Dir::Cache::archives", &archives),
+        "--option=Debug::NoLocking=1".into(),
+        // Otherwise apt, run by root, downloads as a user who may not write here.
+        "--option=APT::Sandbox::User=root".into(),
+        "--quiet=2".into(),
+    ];
     let apt = |program: &str| {
-        let mut command = apt(program, &lists, &archives);
-        command.current_dir(&archives);
+        let mut command = Command::new(program);
+        command.args(&options).current_dir(&archives).stdin(Stdio::null());
         command
     };
+    output(apt("apt-get").arg("update"))?;
     let install = ["install", "--yes", "--download-only", "--no-install-recommends"];
     output(apt("apt-get").args(install).args(packages))?;
     let depends = ["depends", "--recurse", "--important", "--installed"];
@@ -99,52 +115,6 @@ fn download(directory: &Path, packages: &[&str]) -> Result<Vec<PathBuf>> {
     let mut files = entries(&archives);
     files.retain(|file| file.extension() == Some(OsStr::new("deb")));
     Ok(files)
-}
-
-/// The lists of all packages, which all groups of a run share: to fetch them takes longer than most groups.
-fn lists() -> Result<PathBuf> {
-    // A directory with an extension is no group.
-    let lists = directory().join("lists.apt");
-    let age =
-        fs::metadata(&lists).and_then(|of| of.modified()).ok().and_then(|at| at.elapsed().ok());
-    if age.is_some_and(|age| age < LISTS_ARE_NEW) {
-        return Ok(lists);
-    }
-    let of_process = |name: &str| directory().join(format!("{name}.{}", std::process::id()));
-    let (new, old) = (of_process("new-lists"), of_process("old-lists"));
-    fs::create_dir_all(new.join("partial"))?;
-    output(apt("apt-get", &new, &new.join("archives")).arg("update"))?;
-    if fs::rename(&lists, &old).is_ok() {
-        fs::remove_dir_all(old)?;
-    }
-    if fs::rename(&new, &lists).is_err() {
-        // Another process was faster.
-        fs::remove_dir_all(new)?;
-    }
-    Ok(lists)
-}
-
-/// Packages of lists that are older may be gone.
-const LISTS_ARE_NEW: Duration = Duration::from_secs(3600);
-
-/// A command of apt with these directories instead of the system's.
-fn apt(program: &str, lists: &Path, archives: &Path) -> Command {
-    let option = |name: &str, value: &Path| {
-        let mut option = OsString::from(format!("--option={name}="));
-        option.push(value);
-        option
-    };
-    let mut command = Command::new(program);
-    command.stdin(Stdio::null()).args([
-        option("Dir::State::lists", lists),
-        option("Dir::Cache", lists),
-        option("Dir::Cache::archives", archives),
-        "--option=Debug::NoLocking=1".into(),
-        // Otherwise apt, run by root, downloads as a user who may not write here.
-        "--option=APT::Sandbox::User=root".into(),
-        "--quiet=2".into(),
-    ]);
-    command
 }
 
 /// Returns the Java packages and jars that the system has. They are fetched as well, because the parts of a Java

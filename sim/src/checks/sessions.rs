@@ -15,7 +15,7 @@ const PING_SLACK: Duration = Duration::from_millis(1_200);
 /// How long after its limit a call may return: one second for a request in progress, and polls that are put off.
 const BEHIND_LIMIT: Duration = Duration::from_millis(2_500);
 
-/// A connect request of an earlier attempt, which arrived late, has moved the session: then the next write costs the connection.
+/// The excuse of [`Disturbances::has_moved`](crate::world::disturbances::Disturbances::has_moved).
 pub(crate) const MOVED: &str = "a session that a late request has moved";
 
 /// Awaits a call, and reports one that takes longer than its limit, by the clock of its process.
@@ -122,7 +122,7 @@ async fn follow_states(world: World, pid: Pid, mut states: Events<StateEvent>) {
 /// Without a fault, a client is connected, keeps its connection, and pings in time: a reply to each ping renews its
 /// lease.
 async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
-    let (mut before, mut settled_since, mut is_moved) = (None, None, false);
+    let (mut before, mut settled_since) = (None, None);
     loop {
         let Some(client) = client.upgrade().filter(|client| client.ended().is_none()) else {
             return;
@@ -138,7 +138,7 @@ async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
         };
         let since = *settled_since.get_or_insert(now);
         if !is_judged {
-            (settled_since, is_moved) = (None, false);
+            settled_since = None;
         } else if now > since + CONNECTED_WITHIN && lease.as_ref().is_some_and(|of| !of.is_lost()) {
             let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
             let is_connected = state.is_some_and(ConnectionState::is_connected);
@@ -155,12 +155,12 @@ async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
                     });
                 } else if connections != metrics.connections && !reconnects {
                     let text = format!("p{pid}: has lost its connection without a cause");
-                    world.record(if is_moved {
-                        What::Violation(text)
-                    } else {
+                    let session = lease.as_ref().map_or(0, |of| of.session_id());
+                    world.record(if world.core().disturbances.has_moved(session, now) {
                         What::Counted { excuse: MOVED, text }
+                    } else {
+                        What::Violation(text)
                     });
-                    is_moved = true;
                 }
             }
             // The lease ends a twentieth of the timeout early, and a ping is sent every third of it.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use docent::{Client, ConnectionState, CreateMode, Error, ErrorKind, Transaction};
+use docent::{Client, CreateMode, Error, ErrorKind, Transaction};
 
 use super::step::NeighbourStep;
 use crate::{
@@ -93,13 +93,14 @@ impl Worker {
     /// Reports an error that nothing explains. In a scope, what it is about has not happened then.
     pub(super) fn explain(&self, kind: ErrorKind) {
         let has_ended = self.client.ended().is_some();
-        let (now, mut core) = (self.world.now(), self.world.core());
+        let (now, session) = (self.world.now(), self.session_id().unwrap_or(0));
+        let core = self.world.core();
         if core.explains(self.pid, has_ended, kind, now) {
             return;
         }
-        let has_connection = self.client.state().get().is_some_and(ConnectionState::is_connected);
-        let is_moved = (kind == ErrorKind::SessionMoved || !has_connection)
-            && core.may_be_moved(self.pid, kind, now);
+        let is_moved = core.director.is_none()
+            && matches!(kind, ErrorKind::ConnectionLoss | ErrorKind::SessionMoved)
+            && core.disturbances.has_moved(session, now);
         drop(core);
         let name = self.name();
         let text = format!("{name}: a call has failed, and no fault explains it: {kind:?}");

@@ -82,9 +82,8 @@ pub(super) struct Task {
 pub(crate) const CONNECTED_WITHIN: Nanos = 8 * SECOND;
 
 /// The errors of calls that a fault explains: those of connections and sessions, and of what is lost with a session.
-const IS_BY_FAULT: [ErrorKind; 6] = [
+const IS_BY_FAULT: [ErrorKind; 5] = [
     ErrorKind::ConnectionLoss,
-    ErrorKind::SessionMoved,
     ErrorKind::SessionExpired,
     ErrorKind::OperationTimeout,
     ErrorKind::LockLost,
@@ -221,14 +220,6 @@ impl Core {
         let concerned = &self.disturbances.concerned;
         let is_concerned = concerned.contains(&None) || concerned.contains(&Some(pid));
         director.expects(kind) || is_concerned && IS_BY_FAULT.contains(&kind)
-    }
-
-    /// Whether a call may have failed because the session has moved. Once for each process: the client has a new connection
-    /// then.
-    pub(crate) fn may_be_moved(&mut self, pid: Pid, kind: ErrorKind, now: Nanos) -> bool {
-        self.director.is_none()
-            && matches!(kind, ErrorKind::ConnectionLoss | ErrorKind::SessionMoved)
-            && *self.process_mut(pid).moved_at.get_or_insert(now) == now
     }
 
     /// Whether the client of a process keeps its session once no fault has an effect on it.

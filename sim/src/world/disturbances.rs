@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use super::time::{MILLISECOND, Nanos, Pid, SECOND};
+use super::{
+    core::CONNECTED_WITHIN,
+    time::{MILLISECOND, Nanos, Pid, SECOND},
+};
 
 /// A period: its beginning and its end.
 pub(crate) type Span = (Nanos, Nanos);
@@ -52,8 +55,16 @@ pub(crate) struct Disturbances {
     denied: BTreeMap<String, Nanos>,
     /// When a member last granted each session, and its timeout in milliseconds.
     granted: BTreeMap<i64, (Nanos, u64)>,
+    /// When a write of each session was last refused because a connect request of an earlier attempt, which arrived late, had
+    /// moved it.
+    pub(super) moved_at: BTreeMap<i64, Nanos>,
     /// The nodes of recipes that another client has tried to delete.
     pub(crate) invalidated_by_others: BTreeSet<String>,
+}
+
+/// Whether a node is this one, or below it.
+pub(crate) fn is_at_or_below(path: &str, root: &str) -> bool {
+    path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 impl Disturbances {
@@ -71,10 +82,7 @@ impl Disturbances {
     /// Until when a request for a node may have been refused for the permissions or the quota of it, or of a node
     /// above it; 0: never.
     pub(crate) fn denied_until(&self, path: &str) -> Nanos {
-        let is_at_or_below = |denied: &str| {
-            path.strip_prefix(denied).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let ends = self.denied.iter().filter(|(denied, _)| is_at_or_below(denied));
+        let ends = self.denied.iter().filter(|(denied, _)| is_at_or_below(path, denied));
         ends.map(|(_, until)| *until).max().unwrap_or_default()
     }
 
@@ -91,6 +99,11 @@ impl Disturbances {
     /// When a member last granted a session; 0: none has.
     pub(crate) fn granted_at(&self, session: i64) -> Nanos {
         self.granted.get(&session).map(|(at, _)| *at).unwrap_or_default()
+    }
+
+    /// Whether the client of a session may notice now that it has moved: by a call that fails, or by its next connection.
+    pub(crate) fn has_moved(&self, session: i64, now: Nanos) -> bool {
+        self.moved_at.get(&session).is_some_and(|at| now < at + CONNECTED_WITHIN)
     }
 
     /// Notes that the naive bound of a hold may not suffice: for `for_ms`, the member may renew sessions without the

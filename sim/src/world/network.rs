@@ -239,6 +239,8 @@ impl Core {
                 self.servers.ensemble.handle_disconnected(now, server);
             }
         }
+        let moved = self.servers.ensemble.take_moved().into_iter();
+        self.disturbances.moved_at.extend(moved.map(|session| (session, nanos(now))));
         if let Some(pid) = granted {
             self.sever(now, pid);
         }

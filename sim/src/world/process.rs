@@ -65,8 +65,6 @@ pub(crate) struct Process {
     pub(crate) resumed: Option<i64>,
     /// The end of the last fault that concerns it.
     pub(crate) disturbed_until: Nanos,
-    /// When a call failed because its session had moved.
-    pub(super) moved_at: Option<Nanos>,
     /// The number of clients that it has started.
     pub(crate) clients: u64,
     /// Whether its client makes planned reconnects.

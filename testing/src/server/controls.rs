@@ -144,6 +144,13 @@ impl Ensemble {
         std::mem::take(&mut self.controls.unnotified)
     }
 
+    /// Takes the sessions whose write was refused since the last call, because they had moved to another member: that costs the
+    /// connection. Only for the simulator.
+    #[cfg(docent_sim)]
+    pub fn take_moved(&mut self) -> std::collections::BTreeSet<i64> {
+        std::mem::take(&mut self.controls.moved)
+    }
+
     /// Lets nothing grow at or below a path, as a quota that is used up does. Without a write, since the faults need no
     /// leader.
     #[cfg(docent_sim)]

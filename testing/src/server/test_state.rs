@@ -16,6 +16,9 @@ pub(super) struct Controls {
     /// The sessions that were not notified of a change, because they might not read the node.
     #[cfg(docent_sim)]
     pub(super) unnotified: std::collections::BTreeSet<i64>,
+    /// The sessions whose write was refused because they had moved to another member.
+    #[cfg(docent_sim)]
+    pub(super) moved: std::collections::BTreeSet<i64>,
     /// The data of a member when a backup was made, and its epoch.
     #[cfg(docent_sim)]
     pub(super) backup: Option<(super::tree::Tree, i64)>,

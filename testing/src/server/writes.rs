@@ -212,6 +212,8 @@ impl Ensemble {
     ) {
         let ok = ErrorCode::Ok;
         self.ready.insert(context.id);
+        #[cfg(docent_sim)]
+        self.controls.moved.extend(matches!(answer, Answer::Moved).then_some(context.session_id));
         match answer {
             Answer::Written => match applied {
                 Applied::Created(path, stat) => {

@@ -16,6 +16,7 @@ use crate::{
     },
     world::{
         check::Check,
+        disturbances::is_at_or_below,
         time::{MILLISECOND, Nanos, Pid, SECOND},
     },
 };
@@ -272,8 +273,7 @@ impl Cache {
 
     /// Whether the cache has reported that it cannot read a node, or one above it: it then knows of no children.
     fn is_unreadable(&self, path: &str) -> bool {
-        let mut above = self.failed.iter().filter_map(|failed| path.strip_prefix(&**failed));
-        above.any(|below| below.is_empty() || below.starts_with('/'))
+        self.failed.iter().any(|failed| is_at_or_below(path, failed))
     }
 
     /// Takes all waiting events, and checks that they lead to the nodes of the cache.
@@ -375,12 +375,9 @@ impl Cache {
                 drop(cache);
                 // One that began on an old server has one-shot watches on all its nodes.
                 let has_others = || {
-                    let is_at = |other: &str| {
-                        root.strip_prefix(other)
-                            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-                    };
-                    let open = &world.check::<Snapshots>().open;
-                    open.iter().any(|((of, other), count)| *of == pid && *count > 0 && is_at(other))
+                    world.check::<Snapshots>().open.iter().any(|((of, other), count)| {
+                        *of == pid && *count > 0 && is_at_or_below(&root, other)
+                    })
                 };
                 if has_others() || worker.client.ended().is_some() {
                     return;
