@@ -32,10 +32,10 @@ impl Ensemble {
             config.push((format!("server.{id}"), line));
             client_ports.push(clients.port());
         }
-        config.extend(LIMITS.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        config.extend(LIMITS.map(owned));
         config.extend(more.config.iter().cloned());
-        let mut properties =
-            ELECTIONS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let mut properties = ELECTIONS.map(owned).to_vec();
         properties.extend(more.properties.iter().cloned());
 
         let _turn = java.turn()?;
