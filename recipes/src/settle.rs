@@ -21,19 +21,36 @@ pub(crate) async fn read_settled<R, F: Future<Output = Result<R, Error>>>(
     path: &str,
     read: impl Fn() -> F,
 ) -> Result<R, Error> {
-    let session_id = || client.session().map(|session| session.session_id());
     loop {
-        let session = session_id();
+        let session = session_id(client);
         // Changes nothing, also if a node has this version.
         match client.transaction().check(path, Some(i32::MAX)).commit().await {
             Err(error) if !is_refused_by_majority(&error) => return Err(error),
             _ => {}
         }
         let read = read().await;
-        if session.is_some() && session == session_id() {
+        if session.is_some() && session == session_id(client) {
             return read;
         }
     }
+}
+
+/// Reads data that is not older than the replies of `session`: in a later one, behind a write.
+pub(crate) async fn read_behind<R, F: Future<Output = Result<R, Error>>>(
+    client: &Client,
+    session: Option<i64>,
+    path: &str,
+    read: impl Fn() -> F,
+) -> Result<R, Error> {
+    let found = read().await;
+    if session.is_some() && session == session_id(client) {
+        return found;
+    }
+    read_settled(client, path, read).await
+}
+
+pub(crate) fn session_id(client: &Client) -> Option<i64> {
+    client.session().map(|session| session.session_id())
 }
 
 /// A delete that deletes nothing: no node has this version, or the ACL does not allow it. Its reply comes behind all earlier
@@ -143,7 +160,7 @@ impl BeforeWrite {
     /// It then may be repeated, and undoes no later write of another client. Only in the same session: a server may still
     /// apply a request of an earlier one.
     pub(crate) fn is_unchanged(before: Option<Self>, client: &Client, last_change: i64) -> bool {
-        let session_id = client.session().map(|session| session.session_id());
+        let session_id = session_id(client);
         before.is_some_and(|it| session_id == Some(it.session_id) && last_change <= it.zxid)
     }
 

@@ -14,12 +14,12 @@ use crate::{
     support::{
         DEADLINE,
         fixture::{Fixture, reply, request},
-        has_watches, ms, poll_at_most, reaches, until, within_deadline,
+        has_no_request, has_watches, ms, poll_at_most, reaches, until, within_deadline,
     },
 };
 use docent::{
     AtomicOptions, Client, Config, ConnectionState, CreateMode, DistributedAtomicLong,
-    DistributedBarrier, DistributedDoubleBarrier, Error, LockOptions, OpCode, Outcome,
+    DistributedBarrier, DistributedDoubleBarrier, Error, LockOptions, OpCode, Outcome, SharedValue,
     retry::RetryNTimes,
 };
 use docent_testing::{fault::Fault, tap::TapClient};

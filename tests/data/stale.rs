@@ -1,6 +1,6 @@
-//! Barriers on servers with an old tree: a lagging follower, and a leader that has not applied its commits yet.
+//! Barriers and shared values on servers with an old tree: a lagging follower, and a leader that has not applied its commits yet.
 
-use docent_testing::TestingCluster;
+use docent_testing::{TestingCluster, server};
 
 use super::*;
 use crate::{
@@ -65,4 +65,31 @@ async fn a_leave_in_a_new_session_waits_for_members_that_its_server_does_not_sho
     a.wait_until_connected(DEADLINE).await.unwrap();
     assert!(!first.leave_timeout(ms(2_000)).await.unwrap(), "the other one is inside");
     done("B", spawn_leave(second)).await;
+}
+
+/// The read behind a lost race is the first one of a new local session, on a follower that does not have the node yet.
+// Case (Found in docent itself): `try_set_value` that had lost a race failed with NoNode in a new session, on a server that
+// lags behind, although the node was there all the time.
+#[tokio::test]
+async fn a_lost_race_is_shown_in_a_new_session_whose_server_lags() {
+    let config = server::Config {
+        servers: 3,
+        local_sessions_enabled: true,
+        local_sessions_upgrading_enabled: true,
+        ..server::Config::default()
+    };
+    let cluster = TestingCluster::start_with(config).await.unwrap();
+    let (leader, follower) = leader_and_follower(&cluster);
+    let fixture = Fixture::of_member(&cluster, leader).await;
+    let (a, _tap) = fixture.client("A").await;
+    cluster.set_lag(follower, true);
+    let value = SharedValue::start_with(&a, &fixture.path, "one", &lock_options()).await.unwrap();
+    let seen = value.versioned_value();
+    value.set_value("two").await.unwrap();
+    has_no_request(&a).await;
+    fixture.tap.inject(Fault::drop_before(OpCode::GetData).of("A"));
+    fixture.tap.set_upstream(&address(&cluster, follower));
+    let race = value.try_set_value(&seen, "three");
+    assert!(!within_deadline("the race", race).await.unwrap());
+    assert_eq!(value.value(), "two");
 }

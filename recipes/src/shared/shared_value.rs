@@ -23,7 +23,7 @@ use crate::{
     parents::{LastNode, create_parents},
     planted,
     select::{Either, select},
-    settle::{BeforeWrite, get_if_exists, read_after_loss, read_settled},
+    settle::{BeforeWrite, get_if_exists, read_after_loss, read_behind, read_settled, session_id},
     swap::{Seen, swap},
 };
 
@@ -296,11 +296,16 @@ impl Inner {
     }
 
     async fn try_set(&self, value: Bytes, previous: &VersionedValue) -> Result<bool, Error> {
+        let Self { client, policy, path, .. } = self;
         let seen = Seen { mzxid: previous.mzxid, version: previous.version };
-        let written = swap(&self.client, &*self.policy, &self.path, seen, &value).await?;
+        let session = session_id(client);
+        let written = swap(client, &**policy, path, seen, &value).await?;
         self.update(match written {
             Some(Stat { mzxid, version, .. }) => VersionedValue { mzxid, version, value },
-            None => self.read_value().await?,
+            None => {
+                let read = || read_behind(client, session, path, || client.get_data(path));
+                VersionedValue::of(client.retry_idempotent(&**policy, read).await?)
+            }
         });
         Ok(written.is_some())
     }
@@ -310,16 +315,6 @@ impl Inner {
         let (mzxid, version) = (stat.mzxid, stat.version);
         self.update(VersionedValue { mzxid, version, value: value.clone() });
         Ok(())
-    }
-
-    async fn read_value(&self) -> Result<VersionedValue, Error> {
-        let mut retry = RetryLoop::new(&self.client, &*self.policy);
-        loop {
-            match self.client.get_data(&self.path).await {
-                Ok(node) => return Ok(VersionedValue::of(node)),
-                Err(error) => retry.pause(error).await?,
-            }
-        }
     }
 
     /// Replaces the current value by a newer one. Source: `SharedValue.updateValue`.
