@@ -7,6 +7,7 @@ on_both_servers! {
     a_refused_write_does_not_fail_a_later_one
     a_refused_write_is_not_repeated_on_the_node_of_another_client
     a_write_completes_once_its_node_exists
+    data_that_is_set_during_a_write_is_written
 }
 
 /// The refusal of a write arrives after other data was set, and the other data can be written.
@@ -92,4 +93,19 @@ async fn a_write_completes_once_its_node_exists(fixture: Fixture) {
     assert_ne!(Some(observer.exists(&path).await.unwrap().unwrap().czxid), before);
     a.close().await.unwrap();
     observer.close().await.unwrap();
+}
+
+async fn data_that_is_set_during_a_write_is_written(fixture: Fixture) {
+    let (a, _tap, path) = client(&fixture).await;
+    let node = keep(&a, &path, CreateMode::Ephemeral);
+    created(&node).await;
+    fixture.tap.inject(Fault::delay_reply(OpCode::SetData, DEADLINE).of("A"));
+    let mut records = fixture.tap.subscribe();
+    node.set_data("v2");
+    records.until(DEADLINE, reply("A", OpCode::SetData)).await.unwrap();
+    node.set_data("v3");
+    fixture.tap.end_delays();
+    within_deadline("the write", node.written()).await.unwrap();
+    assert_eq!(&*a.get_data(&path).await.unwrap().data, b"v3");
+    a.close().await.unwrap();
 }

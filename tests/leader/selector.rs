@@ -6,6 +6,7 @@ use super::*;
 use crate::support::has_no_request;
 
 on_both_servers! {
+    a_term_begins_with_a_connection
     a_term_that_watches_is_dropped_when_its_node_is_deleted
     a_term_that_ends_late_leaves_the_next_one
     an_idle_leader_and_its_waiter_send_nothing
@@ -35,6 +36,17 @@ fn one_term(
             .await
     });
     (leadership, end, running)
+}
+
+/// The connection ends right behind the reply that grants the lock: the client reads both at once.
+async fn a_term_begins_with_a_connection(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let reply_and_no_frame = |reply: &[u8]| [reply, &[0xff; 4]].concat();
+    fixture.tap.inject(Fault::rewrite_reply(OpCode::GetChildren2, reply_and_no_frame).of("A"));
+    let selector = selector(&fixture, &a, "a");
+    let term = selector.run(|_| async { a.state().get().unwrap() });
+    let term = within_deadline("the term", term).await.unwrap();
+    assert!(matches!(term, Term::Completed(state) if state.is_connected()), "{term:?}");
 }
 
 async fn a_term_that_watches_is_dropped_when_its_node_is_deleted(fixture: Fixture) {

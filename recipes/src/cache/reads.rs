@@ -222,3 +222,21 @@ impl Reads {
         std::mem::replace(self, all).data.into_keys().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reply_to_a_cancelled_read_does_not_end_the_one_that_replaced_it() {
+        let (mut reads, path) = (Reads::default(), Arc::from("/a"));
+        let mut read = || {
+            reads.cancel("/a");
+            reads.add(Kind::Data, &path, Cause::default());
+            reads.take().unwrap()
+        };
+        let (cancelled, read) = (read(), read());
+        assert!(reads.finish(&cancelled).is_none());
+        assert!(reads.finish(&read).is_some());
+    }
+}

@@ -1,7 +1,6 @@
 //! Double barriers under faults: cuts, lost requests and replies, lost sessions, dropped futures.
 
 use super::double::{both, both_leave, done, member, spawn_enter, spawn_leave};
-use crate::support::has_no_request;
 use crate::*;
 use docent::{CreateOptions, ErrorKind, Perms};
 
@@ -9,6 +8,8 @@ on_both_servers! {
     a_barrier_is_not_opened_in_another_session
     a_barrier_is_counted_again_before_it_is_opened_again
     a_member_that_enters_again_is_not_waited_for
+    a_member_that_comes_late_keeps_ready
+    an_opening_that_is_over_ends_a_wait
     every_request_and_every_reply_may_be_lost
     a_refused_second_create_does_not_forget_the_first
     an_enter_is_dropped_at_every_poll
@@ -106,6 +107,42 @@ async fn a_member_that_enters_again_is_not_waited_for(fixture: Fixture) {
     let high = done("the highest", high).await;
     let high = spawn_enter(high);
     drop(both(low, high).await);
+    fixture.children(&fixture.path, 0).await;
+}
+
+/// The last member of a round leaves while one is inside that came after its first look.
+async fn a_member_that_comes_late_keeps_ready(fixture: Fixture) {
+    let ((a, _tap), operator) = (fixture.client("A").await, fixture.observer().await);
+    let first = spawn_enter(member(&a, &fixture.path, 2));
+    let before = fixture.children(&fixture.path, 1).await;
+    let second = spawn_enter(member(&a, &fixture.path, 2));
+    let [first, second] = both(first, second).await;
+    let first = spawn_leave(first);
+    has_no_request(&a).await;
+    let late = done("the late member", spawn_enter(member(&a, &fixture.path, 2))).await;
+    let own = format!("{}/{}", fixture.path, second.member_id());
+    operator.delete(&own, None).await.unwrap();
+    done("the last member of the round", first).await;
+    let left = fixture.children(&fixture.path, 2).await;
+    assert!(
+        left.iter().any(|name| name == "ready") && !before.iter().any(|name| left.contains(name))
+    );
+    done("the late member", spawn_leave(late)).await;
+    fixture.children(&fixture.path, 0).await;
+}
+
+/// `ready` is created and deleted before the waiting member can look.
+async fn an_opening_that_is_over_ends_a_wait(fixture: Fixture) {
+    let ((a, tap), operator) = (fixture.client("A").await, fixture.observer().await);
+    let waiting = spawn_enter(member(&a, &fixture.path, 2));
+    has_watches(&a, 2).await;
+    tap.stall();
+    let ready = format!("{}/ready", fixture.path);
+    operator.create(&ready, b"", CreateMode::Persistent).await.unwrap();
+    operator.delete(&ready, None).await.unwrap();
+    tap.resume();
+    let inside = done("the member", waiting).await;
+    done("the member", spawn_leave(inside)).await;
     fixture.children(&fixture.path, 0).await;
 }
 
