@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use docent_gssapi::{Gssapi, GssapiErrorKind};
 use docent_protocol::{Acl, CreateMode, Perms};
-use docent_session::{ConnectionState, CreateOptions, ErrorKind, session::StateEvent};
+use docent_session::{Client, ConnectionState, CreateOptions, ErrorKind, session::StateEvent};
 use xtask::Server;
 
 use crate::support::{
@@ -17,6 +17,16 @@ async fn refused(server: &Server, kerberos: Gssapi, cause: GssapiErrorKind) -> S
     let (kind, text) = kind_of(&error);
     assert_eq!((error.kind(), kind), (ErrorKind::AuthFailed, Some(cause)), "{text}");
     text
+}
+
+/// Waits until an attempt of the client has failed because its ticket has expired. The client goes on.
+async fn fails_for_an_expired_ticket(client: &Client) {
+    eventually("a failed attempt", async || {
+        let error = client.wait_until_connected(Duration::from_millis(100)).await.err()?;
+        kind_of(&error).0.filter(|kind| *kind == GssapiErrorKind::TicketExpired)
+    })
+    .await;
+    assert_eq!(client.ended(), None);
 }
 
 in_realms! {
@@ -66,12 +76,7 @@ in_realms! {
         // A client that has been connected survives if the cache is renewed late.
         let mut states = client.states();
         let _server = restart(server).await;
-        eventually("a failed attempt", async || {
-            let error = client.wait_until_connected(Duration::from_millis(100)).await.err()?;
-            kind_of(&error).0.filter(|kind| *kind == GssapiErrorKind::TicketExpired)
-        })
-        .await;
-        assert_eq!(client.ended(), None);
+        fails_for_an_expired_ticket(&client).await;
         realm.kdc.run("kinit", &["-k", "-t", path, "app"]).unwrap();
         within_deadline("a new connection", async {
             let is_connected = |event: StateEvent| event.state().is_some_and(ConnectionState::is_connected);
@@ -109,13 +114,8 @@ in_realms! {
         realm.kdc.kadmin(&["cpw", "-randkey", "app"]).unwrap();
         realm.expiry().await;
         let _server = restart(server).await;
-        eventually("a failed attempt", async || {
-            let error = client.wait_until_connected(Duration::from_millis(100)).await.err()?;
-            // The library ignores the failed renewal and uses the ticket it has.
-            kind_of(&error).0.filter(|kind| *kind == GssapiErrorKind::TicketExpired)
-        })
-        .await;
-        assert_eq!(client.ended(), None);
+        // The library ignores the failed renewal and uses the ticket it has.
+        fails_for_an_expired_ticket(&client).await;
         realm.kdc.export("app", "client.keytab").unwrap();
         within_deadline("a connection", client.wait_until_connected(crate::support::DEADLINE))
             .await
