@@ -62,15 +62,10 @@ async fn the_exit_code_is_that_of_the_command_or_of_its_signal() {
 #[tokio::test]
 async fn the_command_gets_standard_input_and_unchanged_arguments() {
     let (server, path) = (server(), unique_path("lock"));
-    let mut command = docent(
-        &server,
-        &["lock", &path, "--", "sh", "-c", "cat; echo \"$@\"", "-", "--timeout", "a  b"],
-    );
-    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    tokio::io::AsyncWriteExt::write_all(&mut stdin, b"in\n").await.unwrap();
-    drop(stdin);
-    assert_eq!(ended(child).await.ok(), "in\n--timeout a  b\n");
+    let script = ["sh", "-c", "cat; echo \"$@\"", "-", "--timeout", "a  b"];
+    let arguments = [&["lock", &path, "--"][..], &script].concat();
+    let ran = run_with_input(&server, &arguments, "in\n").await;
+    assert_eq!(ran.ok(), "in\n--timeout a  b\n");
 }
 
 // A lock that is not acquired.

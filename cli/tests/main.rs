@@ -40,7 +40,7 @@ mod tree;
 
 use crate::support::{
     DEADLINE, Ran, TemporaryFile, Watching, client, docent, ended, eventually, new_chroot, run,
-    server, unique_path, until, within_deadline,
+    run_with_input, server, unique_path, until, within_deadline,
 };
 #[cfg(unix)]
 use crate::support::{children, kill, processes_with, terminate, until_children, until_no_process};
@@ -53,9 +53,5 @@ use serde_json::Value;
 use std::sync::{Arc, Mutex};
 #[cfg(unix)]
 use std::time::Duration;
-use std::{
-    fs,
-    process::{Command, Stdio},
-    time::Instant,
-};
+use std::{fs, process::Stdio, time::Instant};
 use tokio::process::Child;

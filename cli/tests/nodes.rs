@@ -7,15 +7,6 @@ use xtask::TemporaryDirectory;
 
 use super::*;
 
-/// Runs the program with `input` on standard input.
-async fn run_with_input(connect: &str, arguments: &[&str], input: &[u8]) -> Ran {
-    let mut child = docent(connect, arguments).stdin(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(input).await.unwrap();
-    drop(stdin);
-    ended(child).await
-}
-
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text:?}"))
 }
@@ -47,7 +38,7 @@ async fn data_is_written_and_read_byte_for_byte() {
     run(&chroot, &["set", "/a", "--", "--json"]).await.ok();
     assert_eq!(run(&chroot, &["get", "/a"]).await.ok(), "--json");
     let bytes = [0, 255, 254, 10, 0];
-    run_with_input(&chroot, &["set", "/a", "-"], &bytes).await.ok();
+    run_with_input(&chroot, &["set", "/a", "-"], bytes).await.ok();
     let read = client(&chroot).await.get_data("/a").await.unwrap();
     assert_eq!(read.data, &bytes[..]);
     let output = docent(&chroot, &["get", "/a"]).output().await.unwrap();

@@ -4,6 +4,7 @@ use docent_tests::certificates::Authority;
 use xtask::TemporaryDirectory;
 
 use super::*;
+use crate::{serve::serve, sessions::Typed};
 
 /// A certificate of X.509 version 1, created by `openssl x509 -req -in csr.pem -signkey key.pem`.
 const VERSION_1: &str = "\
@@ -46,15 +47,13 @@ impl Files {
 
 /// A running `docent serve`, ended on drop.
 struct Server {
-    _running: Watching,
+    _running: Typed,
     connect: String,
 }
 
 impl Server {
     async fn start(options: &[&str]) -> Self {
-        let arguments = [&["serve", "--listen", "127.0.0.1:0"], options].concat();
-        let mut running = Watching::start("", &arguments);
-        let connect = running.line().await.strip_prefix("listening on ").unwrap().to_owned();
+        let (running, connect) = serve(options).await;
         Self { _running: running, connect }
     }
 

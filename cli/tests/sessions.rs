@@ -43,7 +43,9 @@ impl Typed {
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let (send, lines) = mpsc::unbounded_channel();
         forward(child.stdout.take().unwrap(), send.clone());
-        forward(child.stderr.take().unwrap(), send);
+        if let Some(errors) = child.stderr.take() {
+            forward(errors, send);
+        }
         let input = child.stdin.take();
         Self { child, input, lines }
     }
@@ -53,6 +55,16 @@ impl Typed {
         let mut shell = Self::start(docent(connect, &[&["shell"], options].concat()));
         assert_eq!(shell.line().await, "A: session 0x…");
         shell
+    }
+
+    /// Starts a program that listens, without its errors. Returns its address, too.
+    pub(crate) async fn listening(arguments: &[&str]) -> (Self, String) {
+        let mut command = docent("", arguments);
+        command.stderr(Stdio::null());
+        let mut running = Self::start(command);
+        let line = running.line().await;
+        let address = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line:?}"));
+        (running, address.to_owned())
     }
 
     pub(crate) async fn line(&mut self) -> String {
@@ -75,6 +87,10 @@ impl Typed {
         }
     }
 
+    pub(crate) fn close_input(&mut self) {
+        self.input = None;
+    }
+
     /// Waits for these lines, in any order: those of two clients have none. A line may end with ` …` instead of its rest.
     pub(crate) async fn prints(&mut self, place: &str, expected: &[&str]) {
         let mut missing: Vec<_> = expected.iter().map(|line| masked(line)).collect();
@@ -93,7 +109,7 @@ impl Typed {
 
     /// Closes the input, and returns the exit code and the lines that were not expected.
     pub(crate) async fn end(mut self) -> (Option<i32>, Vec<String>) {
-        drop(self.input.take());
+        self.close_input();
         let status = within_deadline("the end", self.child.wait()).await.unwrap();
         let mut rest = Vec::new();
         while let Some(line) = self.lines.recv().await {

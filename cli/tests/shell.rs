@@ -1,18 +1,12 @@
 //! `docent shell`, typed line by line and as a script. Runs on the server of `DOCENT_TEST_CONNECT`, or on an embedded
 //! one.
 
-use tokio::io::AsyncWriteExt as _;
-
 use super::*;
 use crate::sessions::Typed;
 
 /// Runs a script.
 async fn script(connect: &str, options: &[&str], text: impl AsRef<[u8]>) -> Ran {
-    let mut command = docent(connect, &[&["shell"], options].concat());
-    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    // A shell that ends early does not read the rest.
-    let _ = child.stdin.take().unwrap().write_all(text.as_ref()).await;
-    ended(child).await
+    run_with_input(connect, &[&["shell"], options].concat(), text).await
 }
 
 #[tokio::test]

@@ -11,8 +11,6 @@
 //! | `# TEXT` | a comment |
 //! | any other line | a line of its output; if there is one, all lines are listed |
 
-use tokio::io::AsyncWriteExt as _;
-
 use super::*;
 
 /// A command line, and the lines after it.
@@ -57,14 +55,6 @@ pub(crate) fn words(line: &str) -> Vec<&str> {
         .collect()
 }
 
-async fn play(chroot: &str, step: &Step<'_>) -> Ran {
-    let mut command = docent(chroot, &words(step.command));
-    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    // A program that refuses its arguments reads nothing.
-    let _ = child.stdin.take().unwrap().write_all(step.input.as_bytes()).await;
-    ended(child).await
-}
-
 #[tokio::test]
 async fn each_transcript_is_what_the_program_prints() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/transcripts");
@@ -76,7 +66,7 @@ async fn each_transcript_is_what_the_program_prints() {
         run(&chroot, &["delete", "/start"]).await.ok();
         for step in steps(&fs::read_to_string(&file).unwrap()) {
             let place = format!("{}: {}", file.display(), step.command);
-            let ran = play(&chroot, &step).await;
+            let ran = run_with_input(&chroot, &words(step.command), &step.input).await;
             if step.contained.is_empty() {
                 assert_eq!(ran.out.trim_end_matches('\n'), step.output.join("\n"), "{place}");
             }

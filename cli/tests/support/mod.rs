@@ -14,10 +14,10 @@ use docent::Client;
 pub(crate) use docent_tests::{
     DEADLINE, eventually,
     real::{self, server, unique_path},
-    within_deadline,
+    until, within_deadline,
 };
 use tokio::{
-    io::{AsyncBufReadExt as _, BufReader, Lines},
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
     process::{Child, ChildStdout, Command},
 };
 
@@ -110,6 +110,21 @@ pub(crate) async fn run(connect: &str, arguments: &[impl AsRef<OsStr>]) -> Ran {
     within_deadline("the program", output).await.unwrap().into()
 }
 
+/// Like [`run`], with this standard input. A program that refuses its arguments does not read it.
+pub(crate) async fn run_with_input(
+    connect: &str,
+    arguments: &[impl AsRef<OsStr>],
+    input: impl AsRef<[u8]>,
+) -> Ran {
+    let mut child = docent(connect, arguments).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let write = async move {
+        let _ = stdin.write_all(input.as_ref()).await;
+    };
+    // Both at once, because neither pipe buffers everything.
+    tokio::join!(write, ended(child)).1
+}
+
 /// Waits until a program exits.
 pub(crate) async fn ended(child: Child) -> Ran {
     within_deadline("the end of the program", child.wait_with_output()).await.unwrap().into()
@@ -125,11 +140,6 @@ pub(crate) async fn kill(signal: &str, pid: u32) {
 pub(crate) async fn terminate(child: Child) -> Ran {
     kill("-TERM", child.id().unwrap()).await;
     ended(child).await
-}
-
-/// Repeats a check until it is true.
-pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    eventually(what, async || holds().await.then_some(())).await;
 }
 
 /// Waits until no process has this text in its environment.
