@@ -4,17 +4,14 @@ use std::time::Duration;
 
 use docent_protocol::OpCode;
 use docent_testing::{
-    fault::{Action, Fault},
+    fault::{Action, Fault, Rewrite},
     tap::Direction,
 };
 
 use super::{
     driver::{Answer, Task},
     judgement::{Finding, Judged},
-    replies::{
-        behind_event, of_another_request, with_body, with_children, with_data, with_err,
-        with_length,
-    },
+    replies::{with_body, with_children, with_data},
     stage::{DATA, NODE, SESSION_MS, Stage, no_case, said},
 };
 
@@ -77,35 +74,24 @@ pub(super) async fn plain_null_data(s: &mut Stage) -> Judged {
     s.recovers("").await
 }
 
-pub(super) async fn lost_reply_create(s: &mut Stage) -> Judged {
-    s.fault("/a", Action::DropReply);
-    let answer = s.ask("create /a x").await?;
-    s.unknown(&answer, true).await
-}
-
-pub(super) async fn lost_reply_delete(s: &mut Stage) -> Judged {
-    s.expect("create /a x", "/a").await?;
-    s.fault("/a", Action::DropReply);
-    let answer = s.ask("delete /a").await?;
-    s.unknown(&answer, true).await
-}
-
-pub(super) async fn lost_reply_set(s: &mut Stage) -> Judged {
-    s.expect("create /a x", "/a").await?;
-    s.fault("/a", Action::DropReply);
-    let answer = s.ask("set /a y 0").await?;
+/// A task about `/a`, which may be there, and whose reply is lost.
+pub(super) async fn lost_reply(
+    s: &mut Stage,
+    is_there: bool,
+    task: &str,
+    action: Action,
+) -> Judged {
+    if is_there {
+        s.expect("create /a x", "/a").await?;
+    }
+    s.fault("/a", action);
+    let answer = s.ask(task).await?;
     s.unknown(&answer, true).await
 }
 
 pub(super) async fn lost_reply_multi(s: &mut Stage) -> Judged {
     s.inject(Fault::drop_reply(OpCode::Multi));
     let answer = s.ask("multi /a /b").await?;
-    s.unknown(&answer, true).await
-}
-
-pub(super) async fn lost_reply_never(s: &mut Stage) -> Judged {
-    s.fault("/a", Action::LoseReply);
-    let answer = s.ask("create /a x").await?;
     s.unknown(&answer, true).await
 }
 
@@ -135,24 +121,31 @@ pub(super) async fn framing_cut(s: &mut Stage) -> Judged {
     s.malformed(GET, TRUTH).await
 }
 
-pub(super) async fn framing_too_long(s: &mut Stage) -> Judged {
-    s.rewrite(OpCode::GetData, |reply| with_length(reply, i32::MAX));
-    s.malformed(GET, TRUTH).await
+/// The reply to a read of the first node is wrong.
+pub(super) async fn wrong_reply(s: &mut Stage, rewrite: Rewrite) -> Judged {
+    s.rewrite(OpCode::GetData, rewrite);
+    let judged = s.malformed(GET, TRUTH).await?;
+    within_memory(s, judged)
 }
 
-pub(super) async fn framing_negative(s: &mut Stage) -> Judged {
-    s.rewrite(OpCode::GetData, |reply| with_length(reply, -1));
-    s.malformed(GET, TRUTH).await
+/// The reply to a listing of the root is wrong.
+pub(super) async fn wrong_listing(s: &mut Stage, rewrite: Rewrite) -> Judged {
+    rewrite_listing(s, rewrite);
+    let judged = s.malformed("children /", "2").await?;
+    within_memory(s, judged)
 }
 
-pub(super) async fn framing_empty(s: &mut Stage) -> Judged {
-    s.rewrite(OpCode::GetData, |_| vec![0; 4]);
-    s.malformed(GET, TRUTH).await
+fn rewrite_listing(s: &mut Stage, rewrite: Rewrite) {
+    for op in [OpCode::GetChildren, OpCode::GetChildren2] {
+        s.rewrite(op, rewrite);
+    }
 }
 
-pub(super) async fn reply_wrong_xid(s: &mut Stage) -> Judged {
-    s.rewrite(OpCode::GetData, of_another_request);
-    s.malformed(GET, TRUTH).await
+/// A write gets this reply: an error after which it may have been applied.
+pub(super) async fn wrong_reply_to_write(s: &mut Stage, rewrite: Rewrite) -> Judged {
+    s.rewrite(OpCode::SetData, rewrite);
+    let answer = s.ask(&format!("set {NODE} {DATA}")).await?;
+    s.unknown(&answer, true).await
 }
 
 pub(super) async fn reply_twice(s: &mut Stage) -> Judged {
@@ -170,77 +163,16 @@ pub(super) async fn reply_short(s: &mut Stage) -> Judged {
     s.malformed(GET, "1 second").await
 }
 
-pub(super) async fn reply_no_body(s: &mut Stage) -> Judged {
-    s.rewrite(OpCode::GetData, |reply| with_body(reply, &[]));
-    s.malformed(GET, TRUTH).await
-}
-
-pub(super) async fn reply_long_buffer(s: &mut Stage) -> Judged {
-    s.rewrite(OpCode::GetData, |reply| with_body(reply, &[0x7f, 0xff, 0xff, 0xff]));
-    let judged = s.malformed(GET, TRUTH).await?;
-    within_memory(s, judged)
-}
-
-pub(super) async fn reply_long_list(s: &mut Stage) -> Judged {
-    for op in [OpCode::GetChildren, OpCode::GetChildren2] {
-        s.rewrite(op, |reply| with_children(reply, i32::MAX, |_| b"a".to_vec(), 2));
-    }
-    let judged = s.malformed("children /", "2").await?;
-    within_memory(s, judged)
-}
-
-pub(super) async fn reply_no_utf8(s: &mut Stage) -> Judged {
-    for op in [OpCode::GetChildren, OpCode::GetChildren2] {
-        s.rewrite(op, |reply| with_children(reply, 2, |_| b"\xff\xfe".to_vec(), 2));
-    }
-    s.malformed("children /", "2").await
-}
-
 pub(super) async fn reply_million(s: &mut Stage) -> Judged {
-    for op in [OpCode::GetChildren, OpCode::GetChildren2] {
-        s.rewrite(op, |reply| {
-            with_children(reply, 1_000_000, |at| format!("n{at:07}").into_bytes(), 1_000_000)
-        });
-    }
+    rewrite_listing(s, |reply| {
+        with_children(reply, 1_000_000, |at| format!("n{at:07}").into_bytes(), 1_000_000)
+    });
     match s.ask("children /").await? {
         Answer::Ok(count) if count == "1000000" => s.recovers("lists them").await,
         Answer::Ok(count) if count != "2" => Err(Finding::Untrue(format!("{count} children"))),
         Answer::Ok(_) => s.recovers("asks again").await,
         Answer::Error(error) => s.recovers(&format!("says {error}")).await,
     }
-}
-
-pub(super) async fn error_unknown(s: &mut Stage) -> Judged {
-    s.rewrite(OpCode::GetData, |reply| with_err(reply, -999));
-    s.malformed(GET, TRUTH).await
-}
-
-pub(super) async fn error_throttled(s: &mut Stage) -> Judged {
-    s.rewrite(OpCode::SetData, |reply| with_err(reply, -127));
-    let answer = s.ask(&format!("set {NODE} {DATA}")).await?;
-    s.unknown(&answer, true).await
-}
-
-pub(super) async fn error_session_moved(s: &mut Stage) -> Judged {
-    s.rewrite(OpCode::SetData, |reply| with_err(reply, -118));
-    let answer = s.ask(&format!("set {NODE} {DATA}")).await?;
-    s.unknown(&answer, true).await
-}
-
-pub(super) async fn error_read_only(s: &mut Stage) -> Judged {
-    s.rewrite(OpCode::SetData, |reply| with_err(reply, -119));
-    let answer = s.ask(&format!("set {NODE} {DATA}")).await?;
-    s.unknown(&answer, true).await
-}
-
-pub(super) async fn event_unknown_type(s: &mut Stage) -> Judged {
-    s.rewrite(OpCode::GetData, |reply| behind_event(reply, 99, b"/node"));
-    s.malformed(GET, TRUTH).await
-}
-
-pub(super) async fn event_unasked(s: &mut Stage) -> Judged {
-    s.rewrite(OpCode::GetData, |reply| behind_event(reply, 3, b"/never/watched"));
-    s.malformed(GET, TRUTH).await
 }
 
 pub(super) async fn watch_fires(s: &mut Stage) -> Judged {
