@@ -4,7 +4,7 @@ use std::{
     cell::RefCell,
     collections::{BTreeSet, VecDeque},
     io::{self, Read as _, Write as _},
-    net::{Shutdown, TcpListener, TcpStream},
+    net::TcpListener,
     ops::ControlFlow,
     rc::Rc,
     thread,
@@ -14,7 +14,9 @@ use std::{
 use docent_protocol::OpCode;
 use docent_testing::{
     TestingCluster, TestingServer,
+    fault::Fault,
     server::{Config, Version as Imitated},
+    tap::Tap,
 };
 use tokio::runtime::Runtime;
 
@@ -30,7 +32,7 @@ use crate::{
 /// An embedded server, and the runtime that it runs on.
 struct Embedded {
     server: TestingServer,
-    _runtime: Runtime,
+    runtime: Runtime,
 }
 
 impl Embedded {
@@ -42,7 +44,7 @@ impl Embedded {
     fn start_with(config: Config) -> Self {
         let runtime = Runtime::new().unwrap();
         let server = runtime.block_on(TestingServer::start_with(config));
-        Self { server: server.unwrap(), _runtime: runtime }
+        Self { server: server.unwrap(), runtime }
     }
 
     fn address(&self) -> String {
@@ -367,42 +369,21 @@ fn each_server_must_be_there() {
     assert!(error.to_string().starts_with(&format!("{closed}: no connection")), "{error}");
 }
 
-/// Starts a server that lacks an operation: it does not reply to it, and may close the connection instead.
-fn server_without(op: OpCode, closes: bool, server: String) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    thread::spawn(move || {
-        for client in listener.incoming() {
-            let (mut requests, upstream) = (client.unwrap(), TcpStream::connect(&server).unwrap());
-            let mut to_client = requests.try_clone().unwrap();
-            let mut to_server = upstream.try_clone().unwrap();
-            thread::spawn(move || {
-                let mut length = [0; 4];
-                while requests.read_exact(&mut length).is_ok() {
-                    let mut payload = vec![0; u32::from_be_bytes(length) as usize];
-                    requests.read_exact(&mut payload).unwrap();
-                    match payload.get(4..8) == Some(&op.number().to_be_bytes()[..]) {
-                        false => to_server.write_all(&[&length[..], &payload].concat()).unwrap(),
-                        true if closes => break,
-                        true => {}
-                    }
-                }
-                let _ = to_server.shutdown(Shutdown::Both);
-            });
-            thread::spawn(move || {
-                let _ = io::copy(&mut &upstream, &mut to_client);
-                let _ = to_client.shutdown(Shutdown::Both);
-            });
-        }
-    });
-    address
+impl Embedded {
+    /// A relay to the server that does this to each request of an operation, and its address.
+    fn behind(&self, fault: Fault) -> (Tap, String) {
+        let tap = self.runtime.block_on(Tap::start(&self.address())).unwrap();
+        tap.inject(fault.times(u32::MAX));
+        let address = tap.connect_string();
+        (tap, address)
+    }
 }
 
 // Case (Found in docent itself): `docent conform` could not test a server that has no authentication.
 #[test]
 fn a_server_without_authentication_is_tested() {
     let server = Embedded::start("3.9");
-    let address = server_without(OpCode::Auth, true, server.address());
+    let (_tap, address) = server.behind(Fault::drop_before(OpCode::Auth));
     let options = Options::new([address]).only("create/reply");
     let report = run(&options.version(Version::parse("3.9.5").unwrap()), go_on).unwrap();
     assert_eq!((report.failures(Level::Must), report.left), (0, Vec::new()));
@@ -412,7 +393,8 @@ fn a_server_without_authentication_is_tested() {
 #[test]
 fn a_server_that_deletes_nothing_is_asked_once() {
     let server = Embedded::start("3.9");
-    let address = server_without(OpCode::Delete, false, server.address());
+    let never = Duration::from_secs(24 * 3600);
+    let (_tap, address) = server.behind(Fault::delay_request(OpCode::Delete, never));
     let mut options = Options::new([address]).only("create/acl");
     options.patience = Duration::from_millis(500);
     let report = run(&options.version(Version::parse("3.9.5").unwrap()), go_on).unwrap();
