@@ -2,7 +2,9 @@
 //! `cargo run --manifest-path fuzz/Cargo.toml --example seeds`.
 //!
 //! There is one seed for each kind of frame (target, operation, error, content), the shortest such frame. The seeds of
-//! `dissector` are whole connections. Files are named `seed-…`; inputs that a fuzzer adds are not committed.
+//! `dissector` are whole connections. Those of `server` are frames of clients in its format (see `src/testing.rs`): one
+//! for each operation, and one for each connection that is short enough. Files are named `seed-…`; inputs that a fuzzer
+//! adds are not committed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,6 +21,9 @@ use serde_json::Value;
 /// Maximum size of the seed of a connection, in bytes.
 const MAX_CONNECTION_SIZE: usize = 6000;
 
+/// Maximum size of a seed of the target `server`, in bytes.
+const MAX_SERVER_SIZE: usize = 1500;
+
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut seeds = BTreeMap::<(&str, String), Vec<u8>>::new();
@@ -32,6 +37,9 @@ fn main() {
     for name in ["golden.json", "golden-versions.json"] {
         let text = fs::read_to_string(root.join("../protocol/tests/data").join(name)).unwrap();
         let entries: Vec<Value> = serde_json::from_str(&text).unwrap();
+        if name == "golden.json" {
+            server_seeds(&entries).into_iter().for_each(|(name, seed)| add("server", name, &seed));
+        }
         for ((version, kind), connection) in connections(&entries) {
             let spoken = spoken.entry(version).or_default();
             let begins = kind.starts_with("connect") || kind.starts_with("4lw");
@@ -51,9 +59,7 @@ fn main() {
                 if !kinds.contains(&kind) {
                     kinds.push_str(&kind);
                 }
-                all.push(*direction as u8);
-                all.extend(u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes());
-                all.extend(bytes.iter().take(u16::MAX.into()));
+                push(&mut all, *direction as u8, bytes);
             }
             if all.len() <= MAX_CONNECTION_SIZE && begins {
                 add("dissector", format!("{:08x}", checksum(kinds.as_bytes())), &all);
@@ -130,6 +136,34 @@ fn main() {
         fs::write(file, dictionary(&spoken)).unwrap();
     }
     println!("{} seeds, {total} bytes", seeds.len());
+}
+
+/// The seeds of the target `server`, by their names.
+fn server_seeds(entries: &[Value]) -> BTreeMap<String, Vec<u8>> {
+    let mut seeds = BTreeMap::<String, Vec<u8>>::new();
+    let mut connections = BTreeMap::<&str, Vec<u8>>::new();
+    for entry in entries.iter().filter(|entry| entry["direction"] == "c2s") {
+        let bytes = unhex(entry["hex"].as_str().unwrap());
+        let op = entry["op"].as_str().unwrap();
+        // A whole connection contains its handshake; single frames go to the connection that has one.
+        let connection = u8::from(op != "connect");
+        let seed = seeds.entry(format!("op-{op}")).or_insert_with(|| vec![3]);
+        if seed.len() + bytes.len() < MAX_SERVER_SIZE {
+            push(seed, connection, &bytes);
+        }
+        let name = entry["conn"].as_str().unwrap();
+        push(connections.entry(name).or_insert_with(|| vec![2]), 0, &bytes);
+    }
+    let short = connections.into_iter().filter(|(_, seed)| seed.len() < MAX_SERVER_SIZE);
+    seeds.extend(short.map(|(name, seed)| (format!("conn-{name}"), seed)));
+    seeds
+}
+
+/// Adds bytes in the format of the targets `dissector` and `server`: one byte in front, two bytes of length, the content.
+fn push(seed: &mut Vec<u8>, first: u8, bytes: &[u8]) {
+    seed.push(first);
+    seed.extend(u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes());
+    seed.extend(bytes.iter().take(u16::MAX.into()));
 }
 
 /// What servers of a version were seen to say.
