@@ -8,7 +8,7 @@ use std::fs;
 use super::*;
 
 #[path = "../../fuzz/src/testing.rs"]
-mod target;
+pub(crate) mod target;
 
 #[test]
 fn every_input_of_the_corpus_is_harmless() {
