@@ -42,21 +42,25 @@ impl PartialEq for Step {
 impl Eq for Step {}
 
 macro_rules! steps {
+    (@number) => { None };
+    (@number $number:literal) => { Some($number) };
+    (@curator) => { "none" };
+    (@curator $curator:literal) => { $curator };
     ($($name:ident: $id:literal $file:literal $mark:literal {
-        number: $number:expr,
+        $(number: $number:literal,)?
         title: $title:literal,
         text: $text:literal,
         belief: $belief:literal,
-        curator: $curator:literal,
+        $(curator: $curator:literal,)?
         chapter: $chapter:literal,
     })*) => {
         $(pub(crate) static $name: Step = Step {
             id: $id,
-            number: $number,
+            number: steps!(@number $($number)?),
             title: $title,
             text: $text,
             belief: $belief,
-            curator: $curator,
+            curator: steps!(@curator $($curator)?),
             chapter: $chapter,
             file: $file,
             source: include_str!(concat!("../../../", $file)),
@@ -70,7 +74,7 @@ macro_rules! steps {
 
 steps! {
     CREATE_LOCK_NODE: "lock-1" "recipes/src/locks/lock_internals.rs" "step = 1" {
-        number: Some(1),
+        number: 1,
         title: "Create the lock node",
         text: "The name has a GUID, chosen by the client, and ten digits, appended by the server: the place in the queue.",
         belief: "No. It has asked for a place.",
@@ -79,7 +83,7 @@ steps! {
     }
 
     CREATE_PARENTS: "lock-2" "recipes/src/protection/mod.rs" "step = 2" {
-        number: Some(2),
+        number: 2,
         title: "Create the parents",
         text: "Only after a create has failed, because the lock's directory is missing. They are containers, which the server removes some time after their last child.",
         belief: "No.",
@@ -88,7 +92,7 @@ steps! {
     }
 
     SEARCH: "lock-3" "recipes/src/protection/mod.rs" "step = 3" {
-        number: Some(3),
+        number: 3,
         title: "Search for the node",
         text: "The reply to a create was lost. The client lists the directory and looks for its GUID, so that it does not queue behind a node of its own.",
         belief: "No. It does not know whether it has a place.",
@@ -97,7 +101,7 @@ steps! {
     }
 
     WATCH_OWN_NODE: "lock-4" "recipes/src/locks/lock_internals.rs" "step = 4" {
-        number: Some(4),
+        number: 4,
         title: "Watch the own node",
         text: "Only if the lock is revocable: a holder that can be asked to release.",
         belief: "Unchanged.",
@@ -106,7 +110,7 @@ steps! {
     }
 
     LIST_QUEUE: "lock-5" "recipes/src/locks/lock_internals.rs" "step = 5" {
-        number: Some(5),
+        number: 5,
         title: "List the queue",
         text: "The time until which the session is taken to live is read before this is sent: the claim of a hold counts from there.",
         belief: "When the reply arrives it decides (step 6): first in the queue, it believes from then on, for as long as its session surely lives.",
@@ -115,7 +119,7 @@ steps! {
     }
 
     DECIDE: "lock-6" "recipes/src/locks/lock_internals.rs" "step = 6" {
-        number: Some(6),
+        number: 6,
         title: "Decide",
         text: "The reply to the listing decides, and no frame is sent: the first in the queue holds the lock, and any other client watches the node ahead.",
         belief: "First in the queue: yes, for as long as its session surely lives. Otherwise no.",
@@ -124,7 +128,7 @@ steps! {
     }
 
     WATCH_AHEAD: "lock-7" "recipes/src/locks/lock_internals.rs" "step = 7" {
-        number: Some(7),
+        number: 7,
         title: "Watch the node ahead",
         text: "A read that leaves a watch on the predecessor, and on no other node: a release wakes one waiter.",
         belief: "No. It waits for its predecessor.",
@@ -133,7 +137,7 @@ steps! {
     }
 
     WOKEN: "lock-8" "recipes/src/locks/lock_internals.rs" "step = 8" {
-        number: Some(8),
+        number: 8,
         title: "Woken",
         text: "The node ahead is gone. This is not the lock: the waiter lists again, and only step 6 decides.",
         belief: "No. It has a reason to look.",
@@ -142,7 +146,7 @@ steps! {
     }
 
     LEAVE_QUEUE: "lock-9" "recipes/src/locks/lock_internals.rs" "step = 9" {
-        number: Some(9),
+        number: 9,
         title: "Leave the queue",
         text: "The acquire has failed or was given up: its node is deleted, or it would become a holder that does not know of its lock.",
         belief: "No.",
@@ -151,7 +155,7 @@ steps! {
     }
 
     RELEASE: "lock-10" "recipes/src/locks/hold.rs" "step = 10" {
-        number: Some(10),
+        number: 10,
         title: "Release",
         text: "The delete is repeated until the node is gone, or its session.",
         belief: "No: it stops believing before it sends this.",
@@ -160,88 +164,69 @@ steps! {
     }
 
     NAIVE_CREATE: "naive-create" "lab/src/program.rs" "async fn naive" {
-        number: None,
         title: "Create the one node",
         text: "The create is the decision: the server executes one after the other, and the second fails.",
         belief: "When the reply is OK it believes, until it releases. Nothing tells it that its session has ended.",
-        curator: "none",
         chapter: "naive-lock",
     }
 
     NAIVE_WATCH: "naive-watch" "lab/src/program.rs" "exists_and_watch" {
-        number: None,
         title: "Look and watch",
         text: "One request reads the node and leaves a watch on it.",
         belief: "No. It waits for the holder, as all others do.",
-        curator: "none",
         chapter: "naive-lock",
     }
 
     NAIVE_WOKEN: "naive-woken" "lab/src/program.rs" "watcher.next()" {
-        number: None,
         title: "Woken, with all others",
         text: "Every waiter receives this event, and all of them create: the herd effect.",
         belief: "No.",
-        curator: "none",
         chapter: "naive-lock",
     }
 
     NAIVE_DELETE: "naive-delete" "lab/src/program.rs" "Some(Hold::Simple" {
-        number: None,
         title: "Delete the one node",
         text: "Whosever it is: the path is the same for all holders.",
         belief: "No.",
-        curator: "none",
         chapter: "naive-lock",
     }
 
     SEQUENTIAL_CREATE: "sequential-create" "lab/src/program.rs" "EphemeralSequential" {
-        number: None,
         title: "Create a node of the queue",
         text: "The server appends ten digits. A lost reply leaves a node that its client does not know.",
         belief: "No.",
-        curator: "none",
         chapter: "sequential-lock",
     }
 
     SEQUENTIAL_LIST: "sequential-list" "lab/src/program.rs" "get_children(LOCK)" {
-        number: None,
         title: "List the queue",
         text: "The lowest number holds the lock.",
         belief: "If it is the first, from the reply on, until it releases.",
-        curator: "none",
         chapter: "sequential-lock",
     }
 
     SEQUENTIAL_WATCH: "sequential-watch" "lab/src/program.rs" "get_data_and_watch" {
-        number: None,
         title: "Watch the node ahead",
         text: "A release wakes one waiter.",
         belief: "No.",
-        curator: "none",
         chapter: "sequential-lock",
     }
 
     SEQUENTIAL_WOKEN: "sequential-woken" "lab/src/program.rs" "Ok((_, mut watcher))" {
-        number: None,
         title: "Woken",
         text: "The node ahead is gone. The waiter lists again.",
         belief: "No. It has a reason to look.",
-        curator: "none",
         chapter: "sequential-lock",
     }
 
     SEQUENTIAL_DELETE: "sequential-delete" "lab/src/program.rs" "Some(Hold::Simple" {
-        number: None,
         title: "Delete the own node",
         text: "It has a name of its own, so a late release deletes nothing of others.",
         belief: "No.",
-        curator: "none",
         chapter: "sequential-lock",
     }
 
     STRICT_RECORD: "strict-record" "recipes/src/locks/strict/take.rs" "Record::read" {
-        number: None,
         title: "Read the record of the last holder",
         text: "The data of the lock's own node name the last holder and its time T.",
         belief: "No.",
@@ -250,7 +235,6 @@ steps! {
     }
 
     STRICT_CLAIM: "strict-claim" "recipes/src/locks/strict/claim.rs" "fn grant" {
-        number: None,
         title: "Write the record, if the own node exists",
         text: "One transaction. From the send time of this write the hold is proven for T: a rival waits for that long once the holder's node is gone.",
         belief: "From the reply on, until the proven bound, which counts from when this was sent.",
@@ -259,7 +243,6 @@ steps! {
     }
 
     LATCH_CREATE: "latch-create" "recipes/src/leader/participation.rs" "async fn create" {
-        number: None,
         title: "Join the election",
         text: "An ephemeral sequential node with the name of the participant.",
         belief: "No.",
@@ -268,7 +251,6 @@ steps! {
     }
 
     LATCH_LIST: "latch-list" "recipes/src/leader/place.rs" "async fn list" {
-        number: None,
         title: "List the participants",
         text: "The lowest number leads.",
         belief: "If it is the first, from the reply on, while its session surely lives.",
@@ -277,7 +259,6 @@ steps! {
     }
 
     LATCH_WATCH: "latch-watch" "recipes/src/leader/place.rs" "async fn wait_behind" {
-        number: None,
         title: "Watch the node ahead",
         text: "A read that leaves a watch on the predecessor.",
         belief: "No.",
@@ -286,7 +267,6 @@ steps! {
     }
 
     LATCH_WOKEN: "latch-woken" "recipes/src/leader/place.rs" "select(watcher.next()" {
-        number: None,
         title: "Woken",
         text: "The node ahead is gone. The participant lists again.",
         belief: "No. It has a reason to look.",
@@ -295,7 +275,6 @@ steps! {
     }
 
     LATCH_DELETE: "latch-delete" "recipes/src/leader/participation.rs" "async fn leave" {
-        number: None,
         title: "Leave the election",
         text: "The node is deleted in the background until it is gone.",
         belief: "No: it stops believing first.",
@@ -304,7 +283,6 @@ steps! {
     }
 
     LEASE_CREATE: "lease-create" "recipes/src/locks/lease.rs" "create the lease node" {
-        number: None,
         title: "Create the lease node",
         text: "One client at a time does this, under a mutex.",
         belief: "No.",
@@ -313,7 +291,6 @@ steps! {
     }
 
     LEASE_LIST: "lease-list" "recipes/src/locks/lease.rs" "count the leases" {
-        number: None,
         title: "Count the leases",
         text: "With no more nodes than leases, the lease is acquired.",
         belief: "If the count allows it, from the reply on.",
@@ -322,7 +299,6 @@ steps! {
     }
 
     LEASE_DELETE: "lease-delete" "recipes/src/locks/lease.rs" "delete the lease node" {
-        number: None,
         title: "Return the lease",
         text: "Its node is deleted, and a waiter counts again.",
         belief: "No.",
@@ -331,7 +307,6 @@ steps! {
     }
 
     SESSION_OPEN: "session-open" "session/src/machine/handshake.rs" "let request = ConnectRequest {" {
-        number: None,
         title: "Begin or resume a session",
         text: "The first frame of a connection. With an id and a password it resumes a session.",
         belief: "A resumed session: what it believed before, if the time is not up.",
@@ -340,7 +315,6 @@ steps! {
     }
 
     SESSION_PING: "session-ping" "session/src/machine/timers.rs" "fn ping" {
-        number: None,
         title: "Keep the session",
         text: "The send time of a request that was answered moves the end of the belief.",
         belief: "Renewed, to the send time of this plus the session timeout, less a margin.",
@@ -349,7 +323,6 @@ steps! {
     }
 
     SESSION_CLOSE: "session-close" "session/src/machine/close.rs" "pub fn close" {
-        number: None,
         title: "Close the session",
         text: "The server deletes all ephemeral nodes of the session.",
         belief: "No.",
