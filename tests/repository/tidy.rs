@@ -293,7 +293,7 @@ const NAMES_OF_OTHERS: [&str; 3] = ["docs.rs", "ClientCnxn.java", "a/b.rs"];
 fn references_lead_to_files_that_exist() {
     let files = files();
     assert!(files.len() > 200, "only {} files", files.len());
-    let suffixes = [".rs", ".md", ".toml", ".txt", ".json", ".java", ".py", ".svg", ".mmd", ".c"];
+    let suffixes = [".rs", ".md", ".toml", ".txt", ".json", ".java", ".py", ".svg", ".c"];
     let ends = |path: &str, end: &str| {
         path.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
     };

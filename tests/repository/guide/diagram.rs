@@ -1,8 +1,7 @@
-//! A recording as a sequence diagram: its rows, and their Mermaid source for editors.
+//! A recording as the rows of a sequence diagram.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
     time::{Duration, Instant},
 };
 
@@ -333,43 +332,12 @@ impl Diagram {
         self.remarks.is_empty()
     }
 
-    pub(crate) fn mermaid(&self) -> String {
-        let mut out = String::from("sequenceDiagram\n");
-        for client in &self.clients {
-            let _ = writeln!(out, "    participant {client}");
-        }
-        out.push_str("    participant Z as ZooKeeper\n");
-        let last = self.clients.last().map_or("Z", String::as_str);
-        let first = self.clients.first().map_or("Z", String::as_str);
-        let all = if first == last { format!("{first},Z") } else { format!("{first},{last}") };
-        // A semicolon ends a row.
-        let plain = |text: &str| text.replace(';', ",");
-        for row in &self.rows {
-            let _ = match row {
-                Row::Note(text) => writeln!(out, "    Note over {all}: {}", plain(text)),
-                Row::Pause(text) => writeln!(out, "    Note over {all}: ... {} ...", plain(text)),
-                Row::Belief(Belief { text: None, .. }) => Ok(()),
-                Row::Belief(Belief { client, step, text: Some(text), .. }) => {
-                    let step = step.map(|step| format!("({step}) ")).unwrap_or_default();
-                    writeln!(out, "    Note over {client}: {step}{}", plain(text))
-                }
-                Row::Frame(Frame { client, kind, lost, step, text, remark }) => {
-                    let step = step.map(|step| format!("({step}) ")).unwrap_or_default();
-                    let _ = match (kind, lost) {
-                        (Kind::Request, false) => writeln!(out, "    {client}->>Z: {step}{text}"),
-                        (Kind::Request, true) => writeln!(out, "    {client}-xZ: {step}{text}"),
-                        (Kind::Reply, false) => writeln!(out, "    Z-->>{client}: {text}"),
-                        (_, true) => writeln!(out, "    Z--x{client}: {text}"),
-                        (Kind::Event, false) => writeln!(out, "    Z-){client}: {step}{text}"),
-                    };
-                    match remark {
-                        Some(remark) => writeln!(out, "    Note over {client}: {}", plain(remark)),
-                        None => Ok(()),
-                    }
-                }
-            };
-        }
-        out
+    /// The operations of all requests.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &str> {
+        self.rows.iter().filter_map(|row| match row {
+            Row::Frame(frame) if frame.kind == Kind::Request => frame.text.split(' ').next(),
+            _ => None,
+        })
     }
 }
 
@@ -441,7 +409,7 @@ const SAID: [(&str, &str); 10] = [
     ("multi OK [error", "multi [error"),
     ("error NONODE", "no such node"),
     ("error RUNTIMEINCONSISTENCY", "not done"),
-    // As in Mermaid's rows, which a semicolon ends.
+    // Between the operations of a multi.
     (";", ","),
     ("mode=0", "persistent"),
     ("mode=1", "persistent, recursive"),
