@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use docent::{CreateMode, EventType, locks::Revoker, retry::RetryOneTime};
+use docent::{EventType, locks::Revoker, retry::RetryOneTime};
 
 use super::{
     diagram::Diagram,
@@ -13,11 +13,7 @@ use super::{
 /// A holds the lock, B to F wait in this order; the scene begins when all of them wait.
 pub(super) async fn five_waiters() -> Diagram {
     let mut stage = Stage::new("five-waiters", "Five waiters, and three ways to leave").await;
-    let mut clients = Vec::new();
-    for name in ["A", "B", "C", "D", "E", "F"] {
-        clients.push(stage.client(name).await);
-    }
-    stage.unrecorded(clients[0].create("/lock", b"", CreateMode::Container)).await.unwrap();
+    let clients: [_; 6] = stage.clients_and(&["/lock"]).await;
     let first = mutex(&clients[0]);
     let guard = stage.hidden_step("A", first.acquire()).await;
     let mut waiting = Vec::new();
@@ -51,8 +47,7 @@ pub(super) async fn five_waiters() -> Diagram {
 
 pub(super) async fn revocation() -> Diagram {
     let mut stage = Stage::new("revocation", "B requests the lock, and A releases it").await;
-    let [a, b] = stage.clients().await;
-    stage.unrecorded(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    let [a, b] = stage.clients_and(&["/lock"]).await;
     let first = mutex(&a);
     let requested = Arc::new(tokio::sync::Notify::new());
     let notify = Arc::clone(&requested);

@@ -22,35 +22,28 @@ use super::{
     stage::{DEADLINE, Stage, options},
 };
 
-/// Plays a scene; they are numbered in the order of the guide.
-pub(crate) async fn play(number: usize) -> Option<Diagram> {
-    // On the heap, one at a time: a future with all of them would exceed the stack of a test.
-    let scene: Pin<Box<dyn Future<Output = Diagram>>> = match number {
-        0 => Box::pin(session()),
-        1 => Box::pin(persistent_watch()),
-        2 => Box::pin(naive_lock()),
-        3 => Box::pin(sequential_lock()),
-        4 => Box::pin(first_lock()),
-        5 => Box::pin(contended_lock()),
-        6 => Box::pin(timed_out_lock()),
-        7 => Box::pin(protected_create()),
-        8 => Box::pin(guaranteed_delete()),
-        9 => Box::pin(fencing()),
-        10 => Box::pin(read_write()),
-        11 => Box::pin(semaphore()),
-        12 => Box::pin(multi()),
-        13 => Box::pin(election()),
-        14 => Box::pin(deposed_leader()),
-        15 => Box::pin(reconnected_leader()),
-        16 => Box::pin(cache_load()),
-        17 => Box::pin(cache_changes()),
-        18 => Box::pin(cache_resync()),
-        19 => Box::pin(five_waiters()),
-        20 => Box::pin(revocation()),
-        21 => Box::pin(late_release()),
-        _ => return None,
+type Scene = Pin<Box<dyn Future<Output = Diagram>>>;
+
+macro_rules! scenes {
+    ($($name:ident)*) => {
+        /// The scenes. On the heap, one at a time: a future with all of them would exceed the stack of a test.
+        const SCENES: &[fn() -> Scene] = &[$(|| Box::pin($name())),*];
     };
-    Some(scene.await)
+}
+
+// In the order of the guide.
+scenes! {
+    session persistent_watch
+    naive_lock sequential_lock first_lock contended_lock timed_out_lock protected_create guaranteed_delete fencing
+    read_write semaphore multi
+    election deposed_leader reconnected_leader
+    cache_load cache_changes cache_resync
+    five_waiters revocation late_release
+}
+
+/// Plays a scene, by its place in the guide.
+pub(crate) async fn play(number: usize) -> Option<Diagram> {
+    Some(SCENES.get(number)?().await)
 }
 
 async fn session() -> Diagram {
@@ -188,8 +181,7 @@ pub(super) fn mutex(client: &docent::Client) -> InterProcessMutex {
 
 async fn contended_lock() -> Diagram {
     let mut stage = Stage::new("contended-lock", "A waits, B releases").await;
-    let [a, b] = stage.clients().await;
-    stage.unrecorded(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    let [a, b] = stage.clients_and(&["/lock"]).await;
     let (first, second) = (mutex(&a), mutex(&b));
     let guard = stage.step("A", "A acquires", first.acquire()).await;
     let waits = tokio::spawn(async move { second.acquire().await });
@@ -213,8 +205,7 @@ async fn contended_lock() -> Diagram {
 async fn timed_out_lock() -> Diagram {
     let mut stage =
         Stage::new("timed-out-lock", "A contender that gives up leaves nothing behind").await;
-    let [a, b] = stage.clients().await;
-    stage.unrecorded(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    let [a, b] = stage.clients_and(&["/lock"]).await;
     let (first, second) = (mutex(&a), mutex(&b));
     let guard = stage.step("A", "A acquires", first.acquire()).await;
     let wait = second.acquire_timeout(std::time::Duration::from_secs(1));
@@ -231,8 +222,7 @@ async fn timed_out_lock() -> Diagram {
 
 async fn protected_create() -> Diagram {
     let mut stage = Stage::new("protected-create", "The reply of a create is lost").await;
-    let a = stage.client("A").await;
-    stage.unrecorded(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    let [a] = stage.clients_and(&["/lock"]).await;
     stage.tap.inject(Fault::drop_reply(OpCode::Create2));
     let mutex = mutex(&a);
     let note = "A acquires; the connection breaks after the server has made the node";
@@ -245,8 +235,7 @@ async fn protected_create() -> Diagram {
 
 async fn guaranteed_delete() -> Diagram {
     let mut stage = Stage::new("guaranteed-delete", "A delete is lost").await;
-    let a = stage.client("A").await;
-    stage.unrecorded(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    let [a] = stage.clients_and(&["/lock"]).await;
     let mutex = mutex(&a);
     let guard = stage.step("A", "A acquires", mutex.acquire()).await;
     stage.diagram.pause("A works");
@@ -262,8 +251,7 @@ async fn guaranteed_delete() -> Diagram {
 async fn fencing() -> Diagram {
     let mut stage =
         Stage::new("fencing", "Two clients believe in their lock, and one may write").await;
-    let [a, b] = stage.clients().await;
-    stage.unrecorded(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    let [a, b] = stage.clients_and(&["/lock"]).await;
     stage.unrecorded(a.create("/account", b"100", CreateMode::Persistent)).await.unwrap();
     let (first, second) = (mutex(&a), mutex(&b));
     let write = |guard: &LockGuard, data: &'static [u8]| {
@@ -297,8 +285,7 @@ async fn read_write() -> Diagram {
     let lock = |client: &docent::Client| {
         InterProcessReadWriteLock::with_options(client, "/lock", options()).unwrap()
     };
-    let [a, b, c] = stage.clients().await;
-    stage.unrecorded(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    let [a, b, c] = stage.clients_and(&["/lock"]).await;
     let (first, second, third) = (lock(&a), lock(&b), lock(&c));
     let one = stage.step("A", "A reads", first.read_lock().acquire()).await;
     let two = stage.step("B", "B reads beside it", second.read_lock().acquire()).await;
@@ -325,10 +312,8 @@ async fn semaphore() -> Diagram {
     let semaphore = |client: &docent::Client| {
         InterProcessSemaphoreV2::with_options(client, "/semaphore", 1, options()).unwrap()
     };
-    let [a, b] = stage.clients().await;
-    for path in ["/semaphore", "/semaphore/locks", "/semaphore/leases"] {
-        stage.unrecorded(a.create(path, b"", CreateMode::Container)).await.unwrap();
-    }
+    let nodes = ["/semaphore", "/semaphore/locks", "/semaphore/leases"];
+    let [a, b] = stage.clients_and(&nodes).await;
     let (first, second) = (semaphore(&a), semaphore(&b));
     let lease = stage.step("A", "A takes the lease", first.acquire()).await;
     let waits = tokio::spawn(async move { second.acquire().await });
@@ -361,10 +346,7 @@ fn has_leases(fields: &[Field]) -> bool {
 
 async fn multi() -> Diagram {
     let mut stage = Stage::new("multi-lock", "Two locks or none").await;
-    let [a, b] = stage.clients().await;
-    for path in ["/one", "/two"] {
-        stage.unrecorded(a.create(path, b"", CreateMode::Container)).await.unwrap();
-    }
+    let [a, b] = stage.clients_and(&["/one", "/two"]).await;
     let other = InterProcessMutex::with_options(&b, "/two", options()).unwrap();
     let _held = stage.step("B", "B holds the second lock", other.acquire()).await;
     let both = InterProcessMultiLock::with_options(&a, &["/one", "/two"], &options()).unwrap();
@@ -387,17 +369,13 @@ pub(super) fn has_read(label: &'static str) -> impl FnMut(&Record) -> bool {
 
 async fn election() -> Diagram {
     let mut stage = Stage::new("election", "Three participants, one leader").await;
-    let mut clients = Vec::new();
-    for name in ["A", "B", "C"] {
-        clients.push(stage.client(name).await);
-    }
-    stage.unrecorded(clients[0].create("/election", b"", CreateMode::Container)).await.unwrap();
-    let first = latch(&clients[0], "a");
+    let [a, b, c] = stage.clients_and(&["/election"]).await;
+    let first = latch(&a, "a");
     let leads = first.leadership();
     stage.step("A", "A joins, is first, and leads; it watches its own node", leads).await;
-    let second = latch(&clients[1], "b");
+    let second = latch(&b, "b");
     stage.until("B", "B joins, and watches A's node", has_read("B")).await;
-    let third = latch(&clients[2], "c");
+    let third = latch(&c, "c");
     stage.until("C", "C joins, and watches B's node", has_read("C")).await;
     let hand_over = async {
         first.close().await?;
@@ -415,8 +393,7 @@ async fn election() -> Diagram {
 
 async fn deposed_leader() -> Diagram {
     let mut stage = Stage::new("deposed-leader", "The leader's node is deleted").await;
-    let [a, b] = stage.clients().await;
-    stage.unrecorded(a.create("/election", b"", CreateMode::Container)).await.unwrap();
+    let [a, b] = stage.clients_and(&["/election"]).await;
     let first = latch(&a, "a");
     let leadership = stage.step("A", "A leads", first.leadership()).await;
     let second = latch(&b, "b");
@@ -436,8 +413,7 @@ async fn deposed_leader() -> Diagram {
 
 async fn reconnected_leader() -> Diagram {
     let mut stage = Stage::new("reconnected-leader", "The leader's connection breaks").await;
-    let a = stage.client("A").await;
-    stage.unrecorded(a.create("/election", b"", CreateMode::Container)).await.unwrap();
+    let [a] = stage.clients_and(&["/election"]).await;
     let latch = latch(&a, "a");
     let first = stage.step("A", "A leads", latch.leadership()).await;
     let again = async {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Debug, future::Future, sync::Arc, time::Duration};
 
-use docent::{Client, Config, locks::LockOptions, retry::RetryNTimes};
+use docent::{Client, Config, CreateMode, locks::LockOptions, retry::RetryNTimes};
 use docent_testing::{
     TestingServer,
     tap::{Record, Tap, TapClient, What},
@@ -50,10 +50,19 @@ impl Stage {
     /// The clients A, B, C...
     pub(crate) async fn clients<const N: usize>(&mut self) -> [Client; N] {
         let mut clients = Vec::new();
-        for label in ["A", "B", "C", "D"].into_iter().take(N) {
+        for label in ["A", "B", "C", "D", "E", "F"].into_iter().take(N) {
             clients.push(self.client(label).await);
         }
         clients.try_into().unwrap()
+    }
+
+    /// The clients A, B, C..., on a tree with these nodes.
+    pub(crate) async fn clients_and<const N: usize>(&mut self, nodes: &[&str]) -> [Client; N] {
+        let clients = self.clients().await;
+        for path in nodes {
+            self.unrecorded(clients[0].create(path, b"", CreateMode::Container)).await.unwrap();
+        }
+        clients
     }
 
     /// Like [`client`](Self::client), but its first frames are a step.
