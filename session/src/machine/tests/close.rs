@@ -68,10 +68,7 @@ fn a_close_without_a_connection_goes_out_on_the_next() {
     scenario.close(9);
     scenario.get("/late", 3);
     assert_eq!(scenario.completions(), [(1, Err(LOST)), (3, CLOSED)]);
-    assert!(
-        matches!(scenario.machine.poll_connect(scenario.now), Connect::To(..)),
-        "without a pause"
-    );
+    scenario.attempt_at_once();
     scenario.machine.handle_connected(scenario.now);
     scenario.flush();
     scenario.accept(7, 6000);
@@ -156,7 +153,7 @@ fn a_close_before_there_was_a_session_is_a_success() {
         let mut scenario = Scenario::new(config());
         scenario.get("/queued", 1);
         if connecting {
-            assert!(matches!(scenario.machine.poll_connect(scenario.now), Connect::To(..)));
+            scenario.attempt_at_once();
         }
         scenario.machine.close(Some(9), Instant::ZERO);
         assert_eq!(scenario.completions(), [(1, CLOSED), (9, Ok(0))]);

@@ -101,7 +101,7 @@ fn the_attempt_in_progress_is_a_part_of_the_error() {
     };
     let mut scenario = Scenario::new(config());
     assert_contains(text(&mut scenario), &["no attempt was made"]);
-    assert!(matches!(scenario.machine.poll_connect(scenario.now), Connect::To(..)));
+    scenario.attempt_at_once();
     assert_contains(text(&mut scenario), &["one:1: not connected yet"]);
     scenario.machine.handle_connected(scenario.now);
     assert_contains(text(&mut scenario), &["one:1: no reply to the handshake yet"]);
@@ -128,8 +128,7 @@ fn a_reply_to_nothing_ends_the_connection() {
 fn a_ping_goes_out_after_a_third_of_the_timeout() {
     let mut scenario = Scenario::connected();
     assert_eq!(scenario.machine.poll_timeout(), Some(scenario.now + ms(2000)));
-    scenario.wait(ms(2000));
-    scenario.flush();
+    scenario.wait_and_flush(ms(2000));
     assert_eq!(scenario.xids()[1..], [xid::PING]);
     assert_eq!(scenario.machine.poll_timeout(), Some(scenario.now + ms(2000)));
 }
@@ -141,8 +140,7 @@ fn a_ping_goes_out_after_a_third_of_the_timeout() {
 #[test]
 fn nothing_heard_for_two_thirds_of_the_timeout_is_a_dead_connection() {
     let mut scenario = Scenario::connected();
-    scenario.wait(ms(2000));
-    scenario.flush();
+    scenario.wait_and_flush(ms(2000));
     scenario.wait(ms(1999));
     assert!(!scenario.is_broken());
     scenario.wait(ms(1));
@@ -167,8 +165,7 @@ fn answers_keep_the_connection() {
 fn without_a_connection_for_the_session_timeout_the_session_is_lost() {
     let mut scenario = Scenario::connected();
     let lease = scenario.machine.lease().unwrap().clone();
-    scenario.send_watch(WatchKind::Data, "/w", 1);
-    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.set_watch(WatchKind::Data, "/w", 1);
     scenario.cut();
     scenario.completions();
     scenario.wait(ms(5699));

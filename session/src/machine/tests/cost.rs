@@ -112,8 +112,8 @@ fn calls_on_a_connection_visit_no_other_request() {
     {
         let config = config().with_max_requests(1 << 20);
         let config = config.with_when_full(when_full).with_request_timeout(ms(60_000));
-        let mut scenario = Scenario::connecting(config.with_max_pending_bytes(1 << 40));
-        scenario.accept(7, 6_000_000);
+        let mut scenario =
+            Scenario::connected_for(config.with_max_pending_bytes(1 << 40), 6_000_000);
         scenario.completions();
         each("add a watch", count, |number| {
             scenario.persistent(number, paths);

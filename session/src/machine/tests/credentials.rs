@@ -7,8 +7,7 @@ use super::*;
 fn auth_replies_come_out_of_turn_and_reach_their_callers() {
     let mut scenario = Scenario::connected();
     scenario.get("/a", 1);
-    scenario.add_auth("digest", b"u:p", 2);
-    scenario.flush();
+    scenario.send_auth("digest", b"u:p", 2);
     scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     assert_eq!(scenario.completions(), [(2, Ok(0)), (1, Ok(5))]);
@@ -17,8 +16,7 @@ fn auth_replies_come_out_of_turn_and_reach_their_callers() {
 #[test]
 fn credentials_without_a_reply_are_sent_again_for_their_caller() {
     let mut scenario = Scenario::connected();
-    scenario.add_auth("digest", b"u:p", 1);
-    scenario.flush();
+    scenario.send_auth("digest", b"u:p", 1);
     scenario.cut_and_resume();
     assert_eq!(scenario.xids(), [0, xid::AUTH, 0, xid::AUTH]);
     scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
@@ -36,8 +34,7 @@ fn a_caller_s_credentials_are_answered_behind_the_configured_ones_on_each_connec
     for _ in 0..2 {
         scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
     }
-    scenario.add_auth("digest", b"third:p", 1);
-    scenario.flush();
+    scenario.send_auth("digest", b"third:p", 1);
     for answered in 0..3 {
         scenario.cut();
         if answered == 1 {
@@ -89,8 +86,7 @@ fn credentials_above_the_limit_are_refused_and_never_sent() {
 fn refused_credentials_end_the_client() {
     let mut scenario = Scenario::connected();
     scenario.get("/a", 1);
-    scenario.add_auth("nosuch", b"x", 2);
-    scenario.flush();
+    scenario.send_auth("nosuch", b"x", 2);
     scenario.reply(xid::AUTH, 0, ErrorCode::AuthFailed, b"");
     assert!(scenario.machine.is_ended());
     assert_eq!(
@@ -106,8 +102,7 @@ fn the_scheme_of_refused_credentials_is_named() {
     let config = config().with_auth("first", b"u:secret").with_auth("second", b"u:secret");
     for answered in 0..3 {
         let mut scenario = Scenario::connected_with(config.clone());
-        scenario.add_auth("third", b"u:secret", 1);
-        scenario.flush();
+        scenario.send_auth("third", b"u:secret", 1);
         for _ in 0..answered {
             scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
         }
@@ -125,16 +120,14 @@ fn the_scheme_of_refused_credentials_is_named() {
 #[test]
 fn credentials_without_a_reply_end_by_the_request_timeout() {
     let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(1000)));
-    scenario.add_auth("digest", b"u:p", 1);
-    scenario.flush();
+    scenario.send_auth("digest", b"u:p", 1);
     assert_eq!(scenario.machine.poll_timeout(), Some(scenario.now + ms(1000)));
     scenario.wait(ms(999));
     assert_eq!(scenario.completions(), []);
     scenario.wait(ms(1));
     let timed_out = (1, LATE);
     assert_eq!(scenario.completions(), [timed_out]);
-    scenario.add_auth("digest", b"v:p", 2);
-    scenario.flush();
+    scenario.send_auth("digest", b"v:p", 2);
     scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
     assert_eq!(scenario.completions(), []);
     scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");

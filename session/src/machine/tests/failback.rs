@@ -28,18 +28,6 @@ impl Scenario {
         self.machine.server().expect("a connection").name.clone()
     }
 
-    /// The connection or the attempt ends.
-    fn leave(&mut self) {
-        let host = self.machine.connection.host().unwrap().clone();
-        let why = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
-        self.machine.handle_disconnected(self.now, &host, &why);
-    }
-
-    fn move_on(&mut self) {
-        self.leave();
-        self.resume();
-    }
-
     fn ask_to_move(&mut self, token: u32) {
         let now = self.now;
         self.machine.reconnect(token, now);
@@ -64,8 +52,7 @@ impl Scenario {
     fn wait_for_survey(&mut self) -> Option<u64> {
         let end = self.now + WITHIN;
         while self.now < end {
-            self.wait(ms(100));
-            self.flush();
+            self.wait_and_flush(ms(100));
             if self.machine.connection.has_pings() {
                 self.reply(xid::PING, 5, ErrorCode::Ok, b"");
             }
@@ -111,7 +98,7 @@ impl Scenario {
         scenario.machine.set_costs(NAMES.map(|name| (host(name), u64::from(name != "one"))));
         scenario.resume();
         assert_eq!(scenario.server_name(), "one");
-        scenario.move_on();
+        scenario.cut_and_resume();
         assert_ne!(scenario.server_name(), "one");
         assert_eq!(scenario.states().len(), 3);
         scenario
@@ -131,7 +118,7 @@ fn a_client_returns_to_a_better_server_and_loses_nothing() {
     assert_eq!(scenario.xids().len(), last, "nothing more is sent");
     scenario.reply_to_last(5, ErrorCode::Ok);
     assert!(scenario.is_broken());
-    scenario.move_on();
+    scenario.cut_and_resume();
     assert_eq!(scenario.server_name(), "one");
     let (_, handshake) = &scenario.wire[last];
     assert!(handshake.contains("session_id: 0x7"), "{handshake}");
@@ -148,20 +135,18 @@ fn a_server_that_is_not_reached_is_left_for_the_one_before_without_a_state() {
     let mut scenario = Scenario::away();
     let before = scenario.server_name();
     scenario.find_all_serving();
-    scenario.leave();
+    scenario.cut();
     for name in ["one", &before] {
-        let Connect::To(next, deadline) = scenario.machine.poll_connect(scenario.now) else {
-            panic!("a pause")
-        };
+        let (next, deadline) = scenario.attempt_at_once();
         assert_eq!(next.name, name);
         assert_eq!(deadline, scenario.now + scenario.machine.timeouts().reattach);
         if name == "one" {
-            scenario.leave();
+            scenario.cut();
         }
     }
     assert_eq!(scenario.states(), []);
     // The return fails too.
-    scenario.leave();
+    scenario.cut();
     assert_eq!(scenario.states(), [ConnectionState::Suspended]);
     let metrics = scenario.machine.metrics();
     assert_eq!((metrics.moves, metrics.failed_moves), (0, 1));
@@ -175,7 +160,7 @@ fn a_return_that_succeeds_is_no_move_and_no_loss() {
         let mut scenario = Scenario::away();
         let before = scenario.server_name();
         scenario.find_all_serving();
-        scenario.leave();
+        scenario.cut();
         if is_reached {
             scenario.connect();
             scenario.refuse();
@@ -183,7 +168,7 @@ fn a_return_that_succeeds_is_no_move_and_no_loss() {
         } else {
             scenario.machine.poll_connect(scenario.now);
         }
-        scenario.move_on();
+        scenario.cut_and_resume();
         has_returned(scenario, &before);
     }
 }
@@ -194,8 +179,7 @@ fn a_session_that_has_ended_before_its_move_is_lost() {
     let mut scenario = Scenario::away();
     scenario.find_all_serving();
     for expected in [&[][..], &[ConnectionState::Lost]] {
-        scenario.leave();
-        scenario.connect();
+        scenario.cut_and_connect();
         scenario.refuse();
         assert_eq!(scenario.states(), expected);
     }
@@ -217,8 +201,7 @@ fn a_move_whose_requests_have_no_reply_is_given_up() {
     scenario.statuses(number, [serves(1); 3]);
     scenario.wait(scenario.machine.timeouts().reattach);
     assert!(!scenario.is_broken());
-    scenario.send_get("/a", 2);
-    scenario.reply_to_last(5, ErrorCode::Ok);
+    scenario.read("/a", 2, 5);
     assert_eq!(scenario.machine.metrics().failed_moves, 1);
 }
 
@@ -304,7 +287,7 @@ fn moved(connections: [u32; 3]) -> Vec<Option<String>> {
         if !scenario.is_broken() {
             return Some(None);
         }
-        scenario.move_on();
+        scenario.cut_and_resume();
         Some(Some(scenario.server_name()))
     });
     clients.collect()
@@ -336,7 +319,7 @@ fn of_better_servers_the_one_with_the_fewest_connections_is_chosen() {
     scenario.status(number, &worst, serves(1));
     scenario.status(number, others[0], serves(70));
     scenario.status(number, others[1], serves(60));
-    scenario.move_on();
+    scenario.cut_and_resume();
     assert_eq!(scenario.server_name(), others[1]);
 }
 
@@ -353,7 +336,7 @@ fn a_reconnect_on_request_goes_to_the_best_server_or_the_same_one() {
     scenario.statuses(number, [serves(1); 3]);
     assert!(scenario.is_broken());
     assert_eq!(scenario.completions(), []);
-    scenario.move_on();
+    scenario.cut_and_resume();
     assert_eq!(scenario.server_name(), first);
     assert_eq!(scenario.completions(), [(1, Ok(0)), (2, Ok(0))]);
     assert_eq!(scenario.machine.metrics().moves, 0, "not to another server");
@@ -362,7 +345,7 @@ fn a_reconnect_on_request_goes_to_the_best_server_or_the_same_one() {
     scenario.machine.set_costs(costs);
     scenario.ask_to_move(3);
     scenario.all_serve();
-    scenario.move_on();
+    scenario.cut_and_resume();
     assert_ne!(scenario.server_name(), first);
     assert_eq!(scenario.completions(), [(3, Ok(0))]);
     assert_eq!(scenario.machine.metrics().moves, 1);
@@ -387,16 +370,15 @@ fn every_call_of_reconnect_ends() {
 
     // The connection is lost meanwhile: the next connection completes the call.
     scenario.ask_to_move(5);
-    scenario.move_on();
+    scenario.cut_and_resume();
     assert_eq!(scenario.completions(), [(2, Err(LOST)), (5, Ok(0))]);
 
     // The session ends.
     scenario.ask_to_move(6);
-    scenario.leave();
-    scenario.connect();
+    scenario.cut_and_connect();
     scenario.refuse();
     assert_eq!(scenario.completions(), [(6, refused(ErrorKind::SessionExpired))]);
-    scenario.move_on();
+    scenario.cut_and_resume();
 
     scenario.ask_to_move(7);
     scenario.close(8);
@@ -418,7 +400,7 @@ fn the_reconnect_of_a_renewal_answers_a_request_too() {
     scenario.machine.reattach(now);
     scenario.ask_to_move(1);
     assert_eq!(scenario.asked().1.len(), 0);
-    scenario.move_on();
+    scenario.cut_and_resume();
     assert_eq!(scenario.completions(), [(1, Ok(0))]);
 }
 
@@ -427,8 +409,7 @@ fn the_reconnect_of_a_renewal_answers_a_request_too() {
 fn no_client_moves_while_its_lease_is_short() {
     // A sixth of this timeout is less than the least time of an attempt.
     for (time_out, moves) in [(300, false), (6000, true)] {
-        let mut scenario = Scenario::connecting(three());
-        scenario.accept(7, time_out);
+        let mut scenario = Scenario::connected_for(three(), time_out);
         assert_eq!(scenario.wait_for_survey().is_some(), moves, "{time_out}");
     }
 }
@@ -452,13 +433,11 @@ fn a_role_is_taken_from_a_reply_only() {
 #[test]
 fn no_client_moves_to_a_server_that_lags_behind() {
     let mut scenario = Scenario::away();
-    scenario.send_get("/a", 1);
-    scenario.reply_to_last(0x50, ErrorCode::Ok);
+    scenario.read("/a", 1, 0x50);
     for (zxid, moves) in [(0x4f, false), (0x50, true)] {
         let number = scenario.wait_for_survey().unwrap();
         // Later replies prove nothing about the answers.
-        scenario.send_get("/a", 2);
-        scenario.reply_to_last(0x60, ErrorCode::Ok);
+        scenario.read("/a", 2, 0x60);
         scenario.machine.last_zxid = 0x60;
         scenario.statuses(number, [status(1, zxid, "follower"), serves(1), serves(1)]);
         assert_eq!(scenario.is_broken(), moves, "{zxid:#x}");
@@ -478,15 +457,15 @@ fn surveys_are_rarer_after_each_failed_move() {
         let most = WITHIN * (1 << (failed - 1_u32).min(4));
         assert!(longest >= most / 2 && longest <= most + ms(100), "{failed}: {longest:?}");
         scenario.statuses(number, [serves(1); 3]);
-        scenario.leave();
+        scenario.cut();
         scenario.machine.poll_connect(scenario.now);
-        scenario.move_on();
+        scenario.cut_and_resume();
         assert_eq!(scenario.machine.metrics().failed_moves, failed.into());
     }
     assert!(longest >= WITHIN * 8);
 
     // A new connection ends the longer intervals.
-    scenario.move_on();
+    scenario.cut_and_resume();
     assert!(scenario.wait_for_survey().is_some());
 }
 
@@ -546,11 +525,11 @@ fn a_server_of_a_move_that_refuses_the_user_is_left() {
     scenario.machine.set_costs(NAMES.map(|name| (host(name), u64::from(name == before))));
     scenario.states();
     scenario.find_all_serving();
-    scenario.move_on();
+    scenario.cut_and_resume();
     scenario.refuse_sasl();
     assert!(!scenario.machine.is_ended());
     assert!(scenario.is_broken());
-    scenario.move_on();
+    scenario.cut_and_resume();
     scenario.authenticate();
     assert_eq!(scenario.server_name(), before);
     assert_eq!(scenario.states(), []);

@@ -141,8 +141,7 @@ fn many_of_the_machines_own_requests_cost_later_calls_nothing() {
             .with_session_timeout(ms(40_000))
             .with_max_requests(usize::MAX)
             .with_max_pending_bytes(usize::MAX);
-        let mut scenario = Scenario::connecting(config);
-        scenario.accept(7, 40_000);
+        let mut scenario = Scenario::connected_for(config, 40_000);
         (0..in_flight).for_each(|token| scenario.send_get("/in-flight", token));
         let now = scenario.now;
         for _ in 0..MANY {

@@ -15,8 +15,7 @@ fn the_first_handshake_asks_for_a_new_session() {
 fn a_second_connection_brings_id_zxid_and_the_timeout_first_asked_for() {
     let mut scenario = Scenario::connecting(config());
     scenario.accept(0x17, 4000);
-    scenario.send_get("/a", 1);
-    scenario.reply(1, 99, ErrorCode::Ok, b"");
+    scenario.read("/a", 1, 99);
     scenario.cut_and_connect();
     assert_contains(
         scenario.last_sent(),
@@ -38,8 +37,7 @@ fn requests_wait_for_the_session_and_leave_in_call_order() {
 // Case (Failure cases, 26): another timeout than asked for.
 #[test]
 fn the_granted_timeout_sets_the_intervals() {
-    let mut scenario = Scenario::connecting(config());
-    scenario.accept(7, 3000);
+    let scenario = Scenario::connected_for(config(), 3000);
     assert_eq!(scenario.machine.timeouts().ping, ms(1000));
     assert_eq!(scenario.machine.timeouts().read, ms(2000));
 }
@@ -97,8 +95,7 @@ fn a_server_that_takes_the_connection_and_says_nothing_is_given_up() {
 fn a_refused_session_is_lost_and_a_new_one_is_made() {
     let mut scenario = Scenario::connected();
     let (lease, claim) = (scenario.lease(), scenario.lease().claim());
-    scenario.send_watch(WatchKind::Data, "/w", 3);
-    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.set_watch(WatchKind::Data, "/w", 3);
     assert_eq!(scenario.completions(), [(3, Ok(5))]);
     scenario.send_get("/sent", 1);
     scenario.get("/queued", 2);

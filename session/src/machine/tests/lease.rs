@@ -69,8 +69,7 @@ fn a_read_only_server_renews_no_lease() {
     assert_eq!(lease.deadline(), deadline, "the handshake with it");
     scenario.wait(ms(2000));
     scenario.answer_ping();
-    scenario.send_get("/a", 1);
-    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.read("/a", 1, 5);
     assert_eq!(scenario.completions(), [(1, Ok(5))]);
     assert_eq!(lease.deadline(), deadline, "its answers");
     assert_eq!(scenario.machine.state(), Some(ConnectionState::ReadOnly));
@@ -87,8 +86,7 @@ fn a_session_made_by_a_read_only_server_is_worth_nothing() {
     let lease = scenario.lease();
     assert!(!lease.claim().is_valid(scenario.now));
     assert_eq!(lease.proven_until(), Instant::ZERO);
-    scenario.send_get("/a", 1);
-    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.read("/a", 1, 5);
     assert!(!lease.claim().is_valid(scenario.now));
 }
 
@@ -282,8 +280,7 @@ fn a_reply_behind_the_deadline_reports_the_lapse() {
     let mut scenario = Scenario::connected();
     let claim = scenario.lease().claim();
     while scenario.machine.poll_event().is_some() {}
-    scenario.send_get("/a", 1);
-    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.read("/a", 1, 5);
     assert!(scenario.machine.poll_event().is_none(), "in time");
     scenario.send_get("/a", 2);
     scenario.now = claim.lease().deadline() + ms(1);
@@ -340,8 +337,7 @@ fn a_late_answer_is_no_recent_contact() {
 // at its creation, was believed in for the longer of the two.
 #[test]
 fn a_shorter_timeout_granted_later_moves_the_deadline_nearer() {
-    let mut scenario = Scenario::connecting(config());
-    scenario.accept(7, 60_000);
+    let mut scenario = Scenario::connected_for(config(), 60_000);
     let claim = scenario.lease().claim();
     scenario.cut_and_connect();
     let sent_at = scenario.now;
@@ -356,8 +352,7 @@ fn a_shorter_timeout_granted_later_moves_the_deadline_nearer() {
 #[test]
 fn a_longer_timeout_granted_later_is_not_believed() {
     for created_with in [6000, 60_000] {
-        let mut scenario = Scenario::connecting(config());
-        scenario.accept(7, created_with);
+        let mut scenario = Scenario::connected_for(config(), created_with);
         scenario.cut_and_connect();
         scenario.accept(7, 6000);
         scenario.cut_and_connect();
@@ -455,11 +450,9 @@ fn a_server_that_drops_each_session_behind_the_handshake_sees_growing_pauses() {
     for watches in [false, true] {
         let backoff = Backoff::new(ms(100), ms(5000));
         let config = config().with_session_timeout(ms(60_000)).with_backoff(backoff);
-        let mut scenario = Scenario::connecting(config);
-        scenario.accept(7, 60_000);
+        let mut scenario = Scenario::connected_for(config, 60_000);
         if watches {
-            scenario.send_watch(WatchKind::Data, "/a", 1);
-            scenario.reply(1, 5, ErrorCode::Ok, b"");
+            scenario.set_watch(WatchKind::Data, "/a", 1);
         }
         let mut pauses = Vec::new();
         for _ in 0..12 {
@@ -474,9 +467,7 @@ fn a_server_that_drops_each_session_behind_the_handshake_sees_growing_pauses() {
         if watches {
             scenario.reply(xid::SET_WATCHES, 6, ErrorCode::Ok, b"");
         }
-        let xid = if watches { 2 } else { 1 };
-        scenario.send_get("/a", 2);
-        scenario.reply(xid, 6, ErrorCode::Ok, b"");
+        scenario.read("/a", 2, 6);
         scenario.cut();
         let before = scenario.now;
         scenario.connect();
@@ -515,8 +506,7 @@ fn each_answer_to_a_ping_counts_from_its_own() {
     let begin = scenario.now;
     let at = |millis: u64, scenario: &mut Scenario| {
         scenario.now = begin + ms(millis);
-        scenario.wait(ms(0));
-        scenario.flush();
+        scenario.wait_and_flush(ms(0));
     };
     let deadline = |sent_at| begin + ms(sent_at) + ms(5700);
     at(1000, &mut scenario);
@@ -543,8 +533,7 @@ fn each_answer_to_a_ping_counts_from_its_own() {
 fn the_answer_to_a_ping_that_was_not_noted_counts_from_no_later_one() {
     let timeout = ms(6_000_000);
     let config = config().with_session_timeout(timeout).with_max_reply_bytes(1 << 20);
-    let mut scenario = Scenario::connecting(config);
-    scenario.accept(7, 6_000_000);
+    let mut scenario = Scenario::connected_for(config, 6_000_000);
     let lasts = timeout - scenario.machine.timeouts().margin;
     let lease = scenario.lease();
     scenario.send_get("/long", 1);
@@ -553,14 +542,12 @@ fn the_answer_to_a_ping_that_was_not_noted_counts_from_no_later_one() {
     let pings =
         |scenario: &Scenario| scenario.xids().iter().filter(|sent| **sent == xid::PING).count();
     let ping = |scenario: &mut Scenario| {
-        scenario.wait(ms(10_000));
-        scenario.flush();
+        scenario.wait_and_flush(ms(10_000));
         scenario.now
     };
     let mut parts = frame.chunks(100);
     while pings(&scenario) < 70 {
-        scenario.wait(ms(1000));
-        scenario.flush();
+        scenario.wait_and_flush(ms(1000));
         input.extend_from_slice(parts.next().unwrap());
         scenario.machine.handle_input(scenario.now, &mut input);
     }

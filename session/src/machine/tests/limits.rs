@@ -119,8 +119,8 @@ fn limits_that_end_one_after_the_other_visit_few_requests() {
     {
         let config =
             config().with_session_timeout(ms(600_000)).with_connection_timeout(ms(600_000));
-        let mut scenario = Scenario::connecting(config.with_max_requests(count as usize));
-        scenario.accept(7, 600_000);
+        let mut scenario =
+            Scenario::connected_for(config.with_max_requests(count as usize), 600_000);
         if !is_sent {
             scenario.cut();
         }

@@ -22,8 +22,7 @@ impl Scenario {
         let frame = reply_frame(xid, &[0; 4980]);
         let (mut input, mut arrived) = (BytesMut::new(), 0);
         for bytes in frame.chunks(100) {
-            self.wait(pause);
-            self.flush();
+            self.wait_and_flush(pause);
             if self.is_broken() {
                 break;
             }
@@ -117,9 +116,7 @@ fn each_part_of_a_long_burst_counts_from_when_it_was_taken() {
         let sent = scenario.xids().len() as i32;
         assert!(sent > next && (sent - next) * 1018 <= 256 * 1024, "{next} to {sent}");
         scenario.now += ms(4000);
-        for xid in next..sent {
-            scenario.reply(xid, 5, ErrorCode::Ok, b"");
-        }
+        scenario.reply_each(next..sent);
         assert_eq!(scenario.lease().deadline(), scenario.now - ms(4000) + lasts);
         next = sent;
     }

@@ -170,8 +170,7 @@ fn a_refused_operation_is_sent_again_after_a_later_reconnect() {
     scenario.refuse_last();
     scenario.resume();
     for _ in 0..70 {
-        scenario.wait(ms(1000));
-        scenario.flush();
+        scenario.wait_and_flush(ms(1000));
         if scenario.last_xid() == xid::PING {
             scenario.reply_to_last(60, ErrorCode::Ok);
         }

@@ -79,8 +79,13 @@ impl Scenario {
     }
 
     fn connected_with(config: Config) -> Self {
-        let mut scenario = Self::new(config);
-        scenario.resume();
+        Self::connected_for(config, 6000)
+    }
+
+    /// With another timeout, in milliseconds.
+    fn connected_for(config: Config, time_out: i32) -> Self {
+        let mut scenario = Self::connecting(config);
+        scenario.accept(7, time_out);
         scenario
     }
 
@@ -98,17 +103,30 @@ impl Scenario {
     }
 
     fn connect(&mut self) {
+        self.attempt();
+        self.machine.handle_connected(self.now);
+        self.flush();
+    }
+
+    /// The next attempt, after its pause: its server and its deadline.
+    fn attempt(&mut self) -> (Host, Instant) {
         for _ in 0..10 {
             match self.machine.poll_connect(self.now) {
-                Connect::To(..) => {
-                    self.machine.handle_connected(self.now);
-                    return self.flush();
-                }
+                Connect::To(host, deadline) => return (host, deadline),
                 Connect::At(at) => self.now = at,
                 other => panic!("{other:?}"),
             }
         }
         panic!("never asked to connect");
+    }
+
+    /// Like [`attempt`](Self::attempt), of a machine that must not pause before it.
+    #[track_caller]
+    fn attempt_at_once(&mut self) -> (Host, Instant) {
+        let before = self.now;
+        let attempt = self.attempt();
+        assert_eq!(self.now, before, "a pause before the attempt");
+        attempt
     }
 
     fn cut_and_connect(&mut self) {
@@ -145,9 +163,15 @@ impl Scenario {
         self.feed(&Parts(ReplyHeader { xid, zxid, err }, body));
     }
 
-    /// Replies to the last request that was sent.
+    /// Sends all requests, and replies to the last one.
     fn reply_to_last(&mut self, zxid: i64, err: ErrorCode) {
+        self.flush();
         self.reply(self.last_xid(), zxid, err, b"");
+    }
+
+    /// Replies to these requests with success and the zxid 5.
+    fn reply_each(&mut self, xids: impl IntoIterator<Item = i32>) {
+        xids.into_iter().for_each(|xid| self.reply(xid, 5, ErrorCode::Ok, b""));
     }
 
     fn last_xid(&self) -> i32 {
@@ -220,6 +244,18 @@ impl Scenario {
         self.flush();
     }
 
+    /// A getData that is sent, and answered with this zxid.
+    fn read(&mut self, path: &str, token: u32, zxid: i64) {
+        self.get(path, token);
+        self.reply_to_last(zxid, ErrorCode::Ok);
+    }
+
+    /// Credentials that are sent.
+    fn send_auth(&mut self, scheme: &str, auth: &[u8], token: u32) {
+        self.add_auth(scheme, auth, token);
+        self.flush();
+    }
+
     fn add_auth(&mut self, scheme: &str, auth: &[u8], token: u32) {
         self.machine.add_auth(Credential::new(scheme, auth), token, self.clock());
     }
@@ -254,14 +290,31 @@ impl Scenario {
         self.flush();
     }
 
+    /// A watch that the server has confirmed.
+    fn set_watch(&mut self, kind: WatchKind, path: &str, token: u32) {
+        self.watch(kind, path, token);
+        self.reply_to_last(5, ErrorCode::Ok);
+    }
+
+    /// The connection or the attempt ends.
     fn cut(&mut self) {
+        let server = self.machine.connection.host().cloned();
+        self.cut_from(&server.unwrap_or_else(|| host("one")));
+    }
+
+    fn cut_from(&mut self, server: &Host) {
         let why = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
-        self.machine.handle_disconnected(self.now, &host("one"), &why);
+        self.machine.handle_disconnected(self.now, server, &why);
     }
 
     fn wait(&mut self, duration: Duration) {
         self.now += duration;
         self.machine.handle_timeout(self.now);
+    }
+
+    fn wait_and_flush(&mut self, duration: Duration) {
+        self.wait(duration);
+        self.flush();
     }
 
     fn completions(&mut self) -> Vec<(u32, Completed)> {

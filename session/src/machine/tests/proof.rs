@@ -112,9 +112,7 @@ fn a_planned_reconnect_that_fails_is_a_loss() {
     assert!(scenario.is_broken());
     scenario.cut();
     assert_eq!(scenario.states(), []);
-    let Connect::To(_, deadline) = scenario.machine.poll_connect(scenario.now) else {
-        panic!("a planned reconnect does not pause");
-    };
+    let (_, deadline) = scenario.attempt_at_once();
     assert_eq!(deadline, scenario.now + scenario.machine.timeouts().reattach);
     scenario.cut();
     assert_eq!(scenario.states(), [ConnectionState::Suspended]);
@@ -189,8 +187,7 @@ fn a_reply_behind_the_bound_revives_no_claim() {
     let before = lease.claim();
     let created = scenario.proven_until();
     scenario.now += ms(2000);
-    scenario.send_get("/a", 1);
-    scenario.reply(1, 4, ErrorCode::Ok, b"");
+    scenario.read("/a", 1, 4);
     scenario.renew_later();
     let attached_at = scenario.follow_plan();
     scenario.now = created + ms(1);

@@ -313,9 +313,7 @@ fn a_full_queue_accepts_requests_that_clean_up() {
         assert_eq!(scenario.completions(), []);
         scenario.flush();
         assert!(scenario.last_sent().contains("Delete"), "{:?}", scenario.wire);
-        for xid in 1..scenario.last_xid() + 1 {
-            scenario.reply(xid, 5, ErrorCode::Ok, b"");
-        }
+        scenario.reply_each(1..scenario.last_xid() + 1);
         assert_eq!(scenario.completions().last(), Some(&(4, Ok(5))));
         // Not after closeSession, behind which nothing is sent.
         scenario.close(5);
@@ -329,15 +327,13 @@ fn a_full_queue_accepts_requests_that_clean_up() {
 #[test]
 fn the_last_zxid_is_taken_from_replies_only() {
     let mut scenario = Scenario::connected();
-    scenario.send_get("/a", 1);
-    scenario.reply(1, 50, ErrorCode::Ok, b"");
+    scenario.read("/a", 1, 50);
     let event = event_body(EventType::NodeDeleted, "/a");
     scenario.reply(xid::NOTIFICATION, 99, ErrorCode::Ok, &event);
     scenario.reply(xid::PING, 900, ErrorCode::Ok, b"");
     scenario.send_get("/a", 2);
     scenario.reply(2, -1, ErrorCode::Unimplemented, b"");
-    scenario.send_get("/a", 3);
-    scenario.reply(3, 0, ErrorCode::Ok, b"");
+    scenario.read("/a", 3, 0);
     assert_eq!(scenario.machine.last_zxid, 50);
 }
 
@@ -393,8 +389,7 @@ fn an_event_is_no_reply_over_the_limit() {
     for (len, step) in [(50, 1), (100, 7), (500, 1000), (3000, 64), (longest, 1 << 20)] {
         let path = format!("/{}", "x".repeat(len - 1));
         let mut scenario = Scenario::connected_with(config().with_max_reply_bytes(100));
-        scenario.send_watch(WatchKind::Data, &path, 1);
-        scenario.reply(1, 5, ErrorCode::Ok, b"");
+        scenario.set_watch(WatchKind::Data, &path, 1);
         scenario.send_each("/a", [2, 3]);
         let event = reply_frame(xid::NOTIFICATION, &event_body(EventType::NodeDeleted, &path));
         let bytes = [reply_frame(2, &[0; 1000]), event, reply_frame(3, b"")].concat();

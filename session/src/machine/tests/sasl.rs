@@ -228,8 +228,7 @@ fn silence_in_the_exchange_breaks_the_connection_in_the_time_of_the_attempt_and_
     scenario.wait(ms(1000));
     scenario.challenge();
     scenario.flush();
-    scenario.wait(ms(1999));
-    scenario.flush();
+    scenario.wait_and_flush(ms(1999));
     assert_eq!(scenario.xids(), [0, 1, 2], "a ping");
     assert!(!scenario.is_broken());
     assert_eq!(scenario.machine.poll_timeout(), Some(scenario.now + ms(1)));

@@ -51,13 +51,7 @@ fn a_longer_list_shortens_the_wait_for_each_server() {
         let end = scenario.lease().deadline();
         scenario.now = end - ms(left);
         scenario.cut();
-        let connect = loop {
-            match scenario.machine.poll_connect(scenario.now) {
-                Connect::At(at) => scenario.now = at,
-                other => break other,
-            }
-        };
-        let Connect::To(_, deadline) = connect else { panic!("{connect:?}") };
+        let (_, deadline) = scenario.attempt();
         let share = end.duration_since(scenario.now) / 3;
         assert_eq!(deadline.duration_since(scenario.now), share.min(ms(1000)));
     }
@@ -79,8 +73,7 @@ fn the_session_of_a_read_only_server_is_left_with_it() {
     scenario.accept_read_only(77);
     let local = scenario.machine.lease().unwrap().clone();
     assert_eq!(scenario.states(), [ConnectionState::ReadOnly]);
-    scenario.send_watch(WatchKind::Data, "/a", 1);
-    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.set_watch(WatchKind::Data, "/a", 1);
     scenario.cut_and_connect();
     assert!(scenario.last_sent().contains("session_id: 0x0"));
     scenario.accept(7, 6000);
@@ -112,8 +105,7 @@ fn on_a_read_only_server_others_are_asked_with_growing_pauses() {
     scenario.accept_read_only(77);
     let mut asked = Vec::new();
     for _ in 0..300 {
-        scenario.wait(ms(100));
-        scenario.flush();
+        scenario.wait_and_flush(ms(100));
         if scenario.machine.connection.has_pings() {
             scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
         }
@@ -129,9 +121,7 @@ fn on_a_read_only_server_others_are_asked_with_growing_pauses() {
     assert!(scenario.is_broken());
     scenario.cut();
     scenario.now += ms(1000);
-    assert!(
-        matches!(scenario.machine.poll_connect(scenario.now), Connect::To(host, _) if host == other)
-    );
+    assert_eq!(scenario.attempt_at_once().0, other);
 }
 
 #[test]
@@ -249,9 +239,7 @@ fn a_waiter_for_capacity_is_notified_of_the_end() {
 fn an_idle_session_frees_the_memory_of_a_burst() {
     let mut scenario = Scenario::connected();
     scenario.send_each("/a", 0..10_000);
-    for xid in 1..=10_000 {
-        scenario.reply(xid, 5, ErrorCode::Ok, b"");
-    }
+    scenario.reply_each(1..=10_000);
     assert_eq!(scenario.completions().len(), 10_000);
     scenario.wait(ms(2000));
     let machine = &scenario.machine;
@@ -264,12 +252,9 @@ fn an_idle_session_frees_the_memory_of_a_burst() {
 fn a_busy_session_keeps_the_memory_of_its_bursts() {
     let mut scenario = Scenario::connected();
     scenario.send_each("/a", 0..10_000);
-    for xid in 1..10_000 {
-        scenario.reply(xid, 5, ErrorCode::Ok, b"");
-    }
+    scenario.reply_each(1..10_000);
     let before = scenario.machine.requests.capacities();
-    scenario.wait(ms(2000));
-    scenario.flush();
+    scenario.wait_and_flush(ms(2000));
     assert_eq!(scenario.machine.metrics().pings, 1);
     assert_eq!(scenario.machine.requests.capacities(), before);
 }
@@ -302,8 +287,7 @@ fn sessions_and_requests_are_counted() {
 #[test]
 fn a_server_that_may_be_behind_is_named_as_such() {
     let mut scenario = Scenario::connected();
-    scenario.send_get("/a", 1);
-    scenario.reply(1, 0x99, ErrorCode::Ok, b"");
+    scenario.read("/a", 1, 0x99);
     scenario.cut_and_connect();
     scenario.cut();
     assert_contains(scenario.machine.last_failure_text().unwrap(), &["behind our last zxid 0x99"]);
@@ -315,8 +299,7 @@ fn a_server_that_may_be_behind_is_named_as_such() {
 #[test]
 fn an_heir_asks_for_the_timeout_that_the_session_was_made_with() {
     let mut scenario = Scenario::connected();
-    scenario.send_get("/a", 1);
-    scenario.reply(1, 9, ErrorCode::Ok, b"");
+    scenario.read("/a", 1, 9);
     let token = scenario.machine.session_token().unwrap();
     assert_eq!(token.session_timeout(), Some(ms(6000)));
 
@@ -344,9 +327,7 @@ impl Scenario {
     /// An attempt that a server ends silently.
     fn closed_silently_by(&mut self, name: &str) {
         self.connect();
-        let why = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
-        let host = host(name);
-        self.machine.handle_disconnected(self.now, &host, &why);
+        self.cut_from(&host(name));
     }
 }
 
@@ -355,8 +336,7 @@ impl Scenario {
 fn a_client_ahead_of_every_server_reports_it_and_continues_with_a_new_session() {
     let list = Config::new("one:1,two:1,three:1").unwrap().with_session_timeout(ms(6000));
     let mut scenario = Scenario::connected_with(list);
-    scenario.send_get("/a", 1);
-    scenario.reply(1, 0x99, ErrorCode::Ok, b"");
+    scenario.read("/a", 1, 0x99);
     scenario.cut();
     scenario.completions();
     scenario.get("/b", 2);
@@ -380,15 +360,12 @@ fn a_client_ahead_of_every_server_reports_it_and_continues_with_a_new_session() 
 #[test]
 fn a_server_that_fails_otherwise_or_answers_is_not_behind() {
     let mut scenario = Scenario::connected();
-    scenario.send_get("/a", 1);
-    scenario.reply(1, 0x99, ErrorCode::Ok, b"");
+    scenario.read("/a", 1, 0x99);
     scenario.cut();
     scenario.closed_silently_by("one");
     assert_eq!(scenario.machine.ahead_of_servers(), Some(0x99));
     // A server that is not even reached.
-    while !matches!(scenario.machine.poll_connect(scenario.now), Connect::To(..)) {
-        scenario.now += ms(100);
-    }
+    scenario.attempt();
     scenario.cut();
     assert_eq!(scenario.machine.ahead_of_servers(), None);
     scenario.closed_silently_by("one");
@@ -406,22 +383,14 @@ fn an_attempt_at_a_server_that_is_no_longer_listed_is_given_up() {
         if handshaking {
             scenario.connect();
         } else {
-            assert!(matches!(scenario.machine.poll_connect(scenario.now), Connect::To(..)));
+            scenario.attempt_at_once();
         }
         scenario.machine.update_server_list(&hosts(&["one", "two"]));
         assert!(!scenario.is_broken(), "it is still listed");
         scenario.machine.update_server_list(&hosts(&["two", "three"]));
         assert!(scenario.is_broken());
         scenario.cut();
-        let Connect::To(host, _) = (loop {
-            match scenario.machine.poll_connect(scenario.now) {
-                Connect::At(at) => scenario.now = at,
-                other => break other,
-            }
-        }) else {
-            panic!("no attempt")
-        };
-        assert_ne!(host.name, "one");
+        assert_ne!(scenario.attempt().0.name, "one");
     }
 }
 

@@ -89,15 +89,13 @@ fn watches_that_could_not_be_set_again_are_set_on_the_next_server() {
     scenario.reply(xid::SET_WATCHES, 60, ErrorCode::ThrottledOp, b"");
     scenario.get("/x", 2);
     scenario.answer();
-    scenario.send_get("/x", 3);
-    scenario.reply_to_last(70, ErrorCode::Ok);
+    scenario.read("/x", 3, 70);
     assert_contains(&scenario.reconnect()[0], &["relative_zxid: 50,"]);
     // This setWatches has no reply either.
     assert_contains(&scenario.reconnect()[0], &["relative_zxid: 50,"]);
     // Nor has the one that is sent again after a refusal.
     scenario.reply(xid::SET_WATCHES, 70, ErrorCode::ThrottledOp, b"");
-    scenario.wait(NEXT_TRY);
-    scenario.flush();
+    scenario.wait_and_flush(NEXT_TRY);
     assert_contains(&scenario.reconnect()[0], &["relative_zxid: 50,"]);
     scenario.reply(xid::SET_WATCHES, 71, ErrorCode::Ok, b"");
     assert_contains(&scenario.reconnect()[0], &["relative_zxid: 70,"]);
@@ -111,7 +109,6 @@ fn a_mode_that_cannot_be_narrowed_stays_until_it_can() {
     scenario.watch_events();
     scenario.completions();
     scenario.remove("/a", 1);
-    scenario.flush();
     scenario.reply_to_last(51, ErrorCode::ThrottledOp);
     // Whoever gave it back has no more to do with it.
     assert_eq!(scenario.completions(), [(1, Ok(51))]);
@@ -128,7 +125,6 @@ fn a_removal_that_is_refused_is_sent_again() {
     for wanted in [false, true] {
         let mut scenario = Scenario::watching(&[(PERSISTENT, "/a")]);
         scenario.remove("/a", 1);
-        scenario.flush();
         scenario.reply_to_last(51, ErrorCode::ThrottledOp);
         scenario.wait(ms(0));
         assert_eq!(scenario.answer(), [""; 0], "not at once");
@@ -304,8 +300,7 @@ fn a_persistent_watch_is_set_again_from_when_it_was_lost() {
     let mut scenario = Scenario::watching(&[(PERSISTENT, "/p")]);
     scenario.reconnect();
     scenario.reply(xid::SET_WATCHES, 60, ErrorCode::ThrottledOp, b"");
-    scenario.send_get("/x", 2);
-    scenario.reply_to_last(70, ErrorCode::Ok);
+    scenario.read("/x", 2, 70);
     scenario.wait(ms(100));
     scenario.sends("relative_zxid: 50,");
 }

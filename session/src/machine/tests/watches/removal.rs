@@ -85,7 +85,6 @@ fn a_server_that_keeps_one_mode_is_not_asked_twice_to_remove_the_other() {
     let mut scenario = Scenario::watching(&[(RECURSIVE, "/a"), (PERSISTENT, "/a")]);
     scenario.remove("/a", 1);
     scenario.answer();
-    scenario.flush();
     scenario.reply_to_last(51, ErrorCode::MarshallingError);
     scenario.wait(ms(1900));
     assert_eq!(scenario.answer(), [""; 0]);

@@ -55,13 +55,11 @@ fn a_removal_for_all_that_finds_none_removes_none() {
     let mut scenario = Scenario::reading(WatchKind::Data);
     scenario.completions();
     scenario.remove_all("/a", WatcherType::Children, 2);
-    scenario.flush();
     scenario.reply_to_last(51, ErrorCode::NoWatcher);
     assert_eq!(scenario.machine.watches(), 1);
     assert_eq!(scenario.completions(), [(2, refused(ErrorKind::NoWatcher))]);
     // The machine's own removal finds none either: an error, but no caller's.
     scenario.remove("/a", 1);
-    scenario.flush();
     scenario.reply_to_last(52, ErrorCode::NoWatcher);
     assert_eq!(scenario.completions(), [(1, Ok(52))]);
     assert_eq!(scenario.machine.metrics().error_replies, 2);
