@@ -10,9 +10,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use docent_protocol::{Acl, CreateMode, OpCode, Stat};
+use docent_protocol::{Acl, CreateMode, OpCode, Stat, WatcherType};
 use docent_session::{
-    Client, ConnectionState, CreateOptions, Error, ErrorKind, session::SessionLease,
+    Client, ConnectionState, CreateOptions, Error, ErrorKind, Watcher, session::SessionLease,
 };
 use tracing::debug;
 
@@ -80,6 +80,15 @@ pub(crate) async fn create(
 /// If one of them is missing, none is sent.
 pub(crate) fn lacks_3_5_operations(client: &Client) -> bool {
     needs_plain_create(client.session().as_ref())
+}
+
+/// Removes a watch from the server, unless its event has arrived.
+///
+/// Source: `WatcherRemovalManager.removeWatchers`.
+pub(crate) fn remove_unfired(client: &Client, mut watcher: Watcher) {
+    if watcher.try_next().is_none() && !lacks_3_5_operations(client) {
+        drop(client.check_watches(watcher.path(), WatcherType::Any));
+    }
 }
 
 fn needs_plain_create(session: Option<&Arc<SessionLease>>) -> bool {

@@ -12,6 +12,18 @@ use crate::{
     timer::in_runtime,
 };
 
+/// The data of the options for a lock node, or the [default data](default_data).
+pub(crate) async fn lock_data(
+    cache: &OnceCell<Bytes>,
+    client: &Client,
+    options: &LockOptions,
+) -> Bytes {
+    match &options.data {
+        Some(data) => data.clone(),
+        None => default_data(cache, client, options).await,
+    }
+}
+
 /// The default data of the options, or this host's address, which is looked up once.
 ///
 /// Source: `CuratorFrameworkFactory.Builder.defaultData`, `getLocalAddress`.

@@ -4,6 +4,14 @@ use std::time::Duration;
 
 use docent_session::{Client, Error, ErrorKind, Outcome};
 
+/// Takes a missing node for one of which nothing is left: without children, or deleted.
+pub(crate) fn default_if_missing<T: Default>(result: Result<T, Error>) -> Result<T, Error> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::NoNode => Ok(T::default()),
+        other => other,
+    }
+}
+
 /// The lock at `path` is no longer held.
 pub(crate) fn lock_lost(path: &str) -> Error {
     Error::new(ErrorKind::LockLost, Outcome::NotApplied).with_path(path)

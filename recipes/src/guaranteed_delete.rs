@@ -91,7 +91,10 @@ impl<F: FnOnce()> Drop for Unfinished<F> {
 }
 
 /// Queues a delete in the call itself.
-fn request(client: &Client, path: &str) -> impl Future<Output = Result<(), Error>> + use<> {
+pub(crate) fn request(
+    client: &Client,
+    path: &str,
+) -> impl Future<Output = Result<(), Error>> + use<> {
     deleted(client.cleanup().delete(path, None))
 }
 

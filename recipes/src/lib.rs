@@ -88,6 +88,7 @@ mod settle;
 pub mod shared;
 mod state_changes;
 mod swap;
+mod sync;
 mod timer;
 
 pub use acl_provider::{AclProvider, DefaultAclProvider};

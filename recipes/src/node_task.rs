@@ -5,16 +5,16 @@
 
 use std::{future::Future, pin::pin, sync::Arc};
 
-use docent_protocol::WatcherType;
-use docent_session::{Client, Error, Watcher};
+use docent_session::{Client, Error};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    create::lacks_3_5_operations,
+    error,
     locks::LockOptions,
     persistent_retry::PersistentRetry,
     select::{Either, select},
     state_changes::{Connection, is_read_write},
+    timer,
 };
 
 /// What a task that owns a node works with.
@@ -39,6 +39,16 @@ impl From<Error> for Stop {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
+}
+
+/// The result of a close, for which the connection timeout is waited.
+pub(crate) async fn closed_in_time(
+    client: &Client,
+    path: &str,
+    closed: impl Future<Output = Result<(), Error>>,
+) -> Result<(), Error> {
+    let closed = timer::timeout(client, client.config().connection_timeout(), closed).await;
+    closed.unwrap_or_else(|| Err(error::not_yet_deleted(path)))
 }
 
 impl NodeTask {
@@ -80,15 +90,6 @@ impl NodeTask {
         match select(create, disconnected).await {
             Either::Left(created) => Some(created),
             Either::Right(_) => None,
-        }
-    }
-
-    /// Removes a watch from the server, unless its event has arrived.
-    ///
-    /// Source: `WatcherRemovalManager.removeWatchers`.
-    pub(crate) fn remove_watch(&self, mut watcher: Watcher) {
-        if watcher.try_next().is_none() && !lacks_3_5_operations(&self.client) {
-            drop(self.client.check_watches(watcher.path(), WatcherType::Any));
         }
     }
 }

@@ -6,7 +6,7 @@
 //! A node is created again at once the first time, and then after growing pauses.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -15,7 +15,7 @@ use docent_session::{
     runtime::{Clock, Instant},
 };
 
-use crate::{deadline::Deadline, persistent_retry::pause, select::select, timer};
+use crate::{deadline::Deadline, persistent_retry::pause, select::select, sync::lock, timer};
 
 /// A node that was kept for this long was not lost in a loop: after its loss the next one is created without a pause.
 const SETTLED: Duration = Duration::from_secs(5);
@@ -72,18 +72,14 @@ impl SharedRecreatePause {
         Arc::new(Self { clock: clock.clone(), pause: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, RecreatePause> {
-        self.pause.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts a loss. Call this once its deletion is known.
     pub(crate) fn note_loss(&self) {
-        self.lock().note_loss(self.clock.now());
+        lock(&self.pause).note_loss(self.clock.now());
     }
 
     /// Waits for the rest of the last pause, but not beyond the deadline: also then a free lock is acquired.
     pub(crate) async fn wait(&self, client: &Client, deadline: &Deadline<'_>) {
-        let left = self.lock().left(self.clock.now());
+        let left = lock(&self.pause).left(self.clock.now());
         if !left.is_zero() {
             deadline.wait_for(select(timer::sleep(client, left), timer::ended(client))).await;
         }

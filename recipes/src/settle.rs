@@ -108,10 +108,7 @@ pub(crate) fn after_loss(error: Error, path: &str) -> Error {
 
 /// The node, unless it is missing.
 pub(crate) async fn get_if_exists(client: &Client, path: &str) -> Result<Option<Node>, Error> {
-    match client.get_data(path).await {
-        Err(error) if error.kind() == ErrorKind::NoNode => Ok(None),
-        read => read.map(Some),
-    }
+    client.get_data(path).allow(ErrorKind::NoNode).await
 }
 
 /// The last zxid at which a missing node may have been created or deleted: the `pzxid` of the nearest ancestor that exists,

@@ -38,12 +38,10 @@ impl Cell {
     pub(super) async fn read(&self) -> Result<Option<Node>, Error> {
         let mut retry = RetryLoop::new(&self.client, &*self.options.retry_policy);
         loop {
-            let error = match self.client.get_data(&self.path).await {
-                Ok(node) => return Ok(Some(node)),
-                Err(error) if error.kind() == ErrorKind::NoNode => return Ok(None),
-                Err(error) => error,
-            };
-            retry.pause(error).await.map_err(|error| self.not_applied(error))?;
+            match get_if_exists(&self.client, &self.path).await {
+                Ok(node) => return Ok(node),
+                Err(error) => retry.pause(error).await.map_err(|error| self.not_applied(error))?,
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     deadline::{Deadline, in_time},
-    error,
+    error::{self, default_if_missing},
     path::join,
     select::select,
 };
@@ -156,7 +156,7 @@ impl DistributedDoubleBarrier {
         let Some(own) = own else {
             if has_ready {
                 let delete = || self.client.cleanup().delete(&self.ready_path, None);
-                without_no_node(persistently(&self.client, delete).await)?;
+                default_if_missing(persistently(&self.client, delete).await)?;
             }
             return Ok(());
         };
@@ -176,12 +176,5 @@ impl DistributedDoubleBarrier {
             Err(error) => return Err(error),
         }
         Ok(())
-    }
-}
-
-fn without_no_node(result: Result<(), Error>) -> Result<(), Error> {
-    match result {
-        Err(error) if error.kind() == ErrorKind::NoNode => Ok(()),
-        other => other,
     }
 }

@@ -9,6 +9,7 @@ use tracing::debug;
 use super::persistently::{is_transient, persistently};
 use crate::{
     create::create,
+    error::default_if_missing,
     guaranteed_delete::{delete_in_background, repeat},
     options::LockOptions,
     parents::{LastNode, create_parents},
@@ -58,13 +59,7 @@ pub(super) async fn list_settled(client: &Client, path: &str) -> Result<Children
 
 fn listing(client: &Client, path: &str) -> impl Future<Output = Result<Children, Error>> + use<> {
     let listed = client.cleanup().get_children_with_stat(path);
-    async {
-        match listed.await {
-            Ok((children, _)) => Ok(children),
-            Err(error) if error.kind() == ErrorKind::NoNode => Ok(Children::default()),
-            Err(error) => Err(error),
-        }
-    }
+    async { default_if_missing(listed.await).map(|(children, _)| children) }
 }
 
 /// The node of a member. Dropping it deletes the node in the background.

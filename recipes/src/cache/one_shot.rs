@@ -2,13 +2,14 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll, Wake, Waker},
 };
 
 use docent_session::{WatchedEvent, Watcher};
 
 use super::reads::Kind;
+use crate::sync::lock;
 
 /// A watch: the kind of read that set it, and its path.
 type Key = (Kind, Arc<str>);
@@ -37,7 +38,7 @@ struct KeyWaker {
 
 impl Wake for KeyWaker {
     fn wake(self: Arc<Self>) {
-        let mut inner = self.ready.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = lock(&self.ready.0);
         inner.keys.push(self.key.clone());
         let task = inner.task.take();
         drop(inner);
@@ -56,14 +57,14 @@ impl OneShotWatches {
     pub(super) fn add(&mut self, kind: Kind, path: &Arc<str>, watcher: Watcher) {
         let key = (kind, Arc::clone(path));
         self.watchers.insert(key.clone(), watcher);
-        self.ready.0.lock().unwrap_or_else(PoisonError::into_inner).keys.push(key);
+        lock(&self.ready.0).keys.push(key);
     }
 
     /// The next event. A watch that has fired is no longer set.
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Poll<Option<WatchedEvent>> {
         loop {
             let key = {
-                let mut inner = self.ready.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut inner = lock(&self.ready.0);
                 match inner.keys.pop() {
                     Some(key) => key,
                     None => {

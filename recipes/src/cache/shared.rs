@@ -11,6 +11,7 @@ use docent_session::{Error, ErrorKind};
 use tokio::sync::{broadcast, watch};
 
 use super::{cache_event::CacheEvent, tree::Tree};
+use crate::sync::lock;
 
 /// A node that cannot be read or listed.
 #[derive(Debug)]
@@ -96,7 +97,7 @@ impl Shared {
         let status = Status { initialized: state.initialized, closed: state.closed };
         drop(state);
         if !events.is_empty() {
-            let sender = self.events.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let sender = lock(&self.events).clone();
             for event in events {
                 // Without receivers, the event is lost.
                 let _ = sender.as_ref().map(|sender| sender.send(event));
@@ -108,7 +109,7 @@ impl Shared {
 
     /// Ends the cache and its readers. The readers come first: they have ended when a caller of `close` continues.
     pub(super) fn close(&self, clears: bool) {
-        *self.events.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.events) = None;
         self.change(|state| {
             state.closed = true;
             if clears {
@@ -120,7 +121,7 @@ impl Shared {
 
     /// A receiver of the events from now on; a closed one after the end.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<(u64, CacheEvent)> {
-        match &*self.events.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*lock(&self.events) {
             Some(sender) => sender.subscribe(),
             None => broadcast::Sender::new(1).subscribe(),
         }

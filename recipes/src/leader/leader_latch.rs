@@ -14,7 +14,10 @@ use super::{
     state::{End, LOCK_NAME, Participation, Status},
 };
 use crate::{
-    base_path::check_base_path, error, namespace::Namespace, node_task::NodeTask, planted, timer,
+    base_path::check_base_path,
+    namespace::Namespace,
+    node_task::{NodeTask, closed_in_time},
+    planted,
 };
 
 /// A participant of an election, which leads from its turn on until it is closed.
@@ -305,10 +308,7 @@ impl LeaderLatch {
                     }
                 }
             };
-            let limit = client.config().connection_timeout();
-            timer::timeout(&client, limit, closed)
-                .await
-                .unwrap_or_else(|| Err(error::not_yet_deleted(&path)))
+            closed_in_time(&client, &path, closed).await
         }
     }
 

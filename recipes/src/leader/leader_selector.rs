@@ -5,7 +5,7 @@ use std::{
     future::Future,
     ops::ControlFlow,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -22,6 +22,7 @@ use crate::{
     locks::{InterProcessMutex, LockGuard, lock_internals::LOCK_NAME},
     persistent_retry::PersistentRetry,
     select::{Either, select},
+    sync::lock,
 };
 
 /// A participant of an election that leads for one term at a time: while a future runs.
@@ -202,7 +203,7 @@ impl LeaderSelector {
     /// Source: `hasLeadership`.
     #[must_use]
     pub fn current_leadership(&self) -> Option<Leadership> {
-        self.inner.current().clone().filter(Leadership::is_held)
+        lock(&self.inner.current).clone().filter(Leadership::is_held)
     }
 
     /// The participants, in the order of the queue; the first leads. See
@@ -252,10 +253,6 @@ impl LeaderSelector {
 }
 
 impl Inner {
-    fn current(&self) -> std::sync::MutexGuard<'_, Option<Leadership>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the guard if its hold has ended already.
     fn begin(&self, guard: LockGuard) -> Result<Running<'_>, LockGuard> {
         let Some(hold) = guard.holds().first().cloned() else { return Err(guard) };
@@ -271,7 +268,7 @@ impl Inner {
         }
         let epoch = self.terms.fetch_add(1, Ordering::Relaxed) + 1;
         let leadership = Leadership::new(hold, epoch);
-        *self.current() = Some(leadership.clone());
+        *lock(&self.current) = Some(leadership.clone());
         Ok(Running { inner: self, leadership, guard: Some(guard) })
     }
 }
@@ -295,7 +292,7 @@ impl Running<'_> {
     fn end(&self) {
         // Cancelled first: work under the leadership stops before another participant can lead.
         self.leadership.end();
-        let mut current = self.inner.current();
+        let mut current = lock(&self.inner.current);
         if current.as_ref().is_some_and(|one| one.epoch() == self.leadership.epoch()) {
             *current = None;
         }

@@ -1,8 +1,8 @@
 //! A participant of an election.
 
-use docent_session::{Children, Client, Error, ErrorKind, retry::RetryPolicy};
+use docent_session::{Client, Error, ErrorKind, retry::RetryPolicy};
 
-use crate::{locks::standard_lock_internals_driver::sorted_contenders, path::join, planted};
+use crate::{error, locks::standard_lock_internals_driver::sorted_contenders, path::join, planted};
 
 /// A participant of an election.
 ///
@@ -31,11 +31,8 @@ pub(super) async fn participants(
     only_first: bool,
 ) -> Result<Vec<Participant>, Error> {
     let list = || client.get_children_with_stat(path);
-    let children = match client.retry_idempotent(policy, list).await {
-        Ok((children, _)) => children,
-        Err(error) if error.kind() == ErrorKind::NoNode => Children::default(),
-        Err(error) => return Err(error),
-    };
+    let listed = client.retry_idempotent(policy, list).await;
+    let (children, _) = error::default_if_missing(listed)?;
     let mut found = Vec::new();
     for contender in sorted_contenders(children.iter(), lock_name) {
         let path = join(path, contender.name);

@@ -43,6 +43,7 @@ use super::{
     state::{End, LOCK_NAME, Participation},
 };
 use crate::{
+    create::remove_unfired,
     error,
     node_task::Stop,
     planted,
@@ -177,7 +178,7 @@ impl Participation {
             let deleted = delete.as_mut().poll(cx);
             // The first poll has queued the delete.
             if let Some(watcher) = ahead.take() {
-                self.task.remove_watch(watcher);
+                remove_unfired(&self.task.client, watcher);
             }
             deleted
         })

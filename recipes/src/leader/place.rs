@@ -219,12 +219,7 @@ impl<'a> Place<'a> {
             node
         };
         let acquired = Acquired { node, claim: claim.clone(), state: Arc::clone(&state) };
-        let releaser = Releaser {
-            client: task.client.clone(),
-            policy: Arc::clone(&options.lock.retry_policy),
-            watches: None,
-            revocation: None,
-        };
+        let releaser = Releaser::new(&task.client, &options.lock);
         let hold = Arc::new(Hold::new(releaser, acquired, Box::new(|_| {})));
         // The claim has set the watch.
         hold.set_watched();

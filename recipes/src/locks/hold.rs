@@ -19,6 +19,7 @@ use tokio::sync::OnceCell;
 use tracing::trace;
 
 use super::{
+    LockOptions,
     node_watch::{self, NodeIdentity, NodeState},
     watcher_removal::{RemovedWatches, WatcherRemovalManager},
 };
@@ -48,6 +49,14 @@ pub(crate) struct Releaser {
     /// The watches to remove before the delete; none for a lease.
     pub(crate) watches: Option<Arc<WatcherRemovalManager>>,
     pub(crate) revocation: Option<Arc<super::revocation::Revocation>>,
+}
+
+impl Releaser {
+    /// Without watches and without a revocation.
+    pub(crate) fn new(client: &Client, options: &LockOptions) -> Self {
+        let (client, policy) = (client.clone(), Arc::clone(&options.retry_policy));
+        Self { client, policy, watches: None, revocation: None }
+    }
 }
 
 /// What bounds a hold beside its session, and is released with its node.
@@ -260,15 +269,9 @@ impl Hold {
             return Ok(());
         }
         let Releaser { client, policy, .. } = &self.releaser;
-        let mut delete = pin!(async {
-            match &self.bound {
-                Some(bound) => {
-                    let request = delete_request(Arc::clone(bound));
-                    guaranteed_delete::delete_by(client, &**policy, self.path(), request).await
-                }
-                None => guaranteed_delete::delete(client, &**policy, self.path()).await,
-            }
-        });
+        let request = delete_request(self.bound.clone());
+        let delete = guaranteed_delete::delete_by(client, &**policy, self.path(), request);
+        let mut delete = pin!(delete);
         let deleted = poll_fn(|cx| {
             let deleted = delete.as_mut().poll(cx);
             // The first poll has queued the delete.
@@ -281,17 +284,9 @@ impl Hold {
     /// As [`release`](Self::release), without waiting.
     pub(crate) fn release_in_background(&self) {
         let removed = self.prepare_release();
-        let client = &self.releaser.client;
-        match &self.bound {
-            _ if self.state.is_deleted() => {}
-            Some(bound) => {
-                guaranteed_delete::delete_in_background_by(
-                    client,
-                    self.path(),
-                    delete_request(Arc::clone(bound)),
-                );
-            }
-            None => guaranteed_delete::delete_in_background(client, self.path()),
+        if !self.state.is_deleted() {
+            let request = delete_request(self.bound.clone());
+            guaranteed_delete::delete_in_background_by(&self.releaser.client, self.path(), request);
         }
         drop(removed);
     }
@@ -334,11 +329,14 @@ impl Hold {
     }
 }
 
-/// The request that deletes the node of a bounded hold.
-pub(super) fn delete_request(
-    bound: Arc<dyn Bound>,
-) -> impl Fn(&Client, &str) -> Deleting + Clone + Send + Sync {
-    move |client, node| bound.delete(client, node)
+/// The request that deletes the node of a hold, with its bound if it has one.
+pub(super) fn delete_request<B: Bound + ?Sized + 'static>(
+    bound: Option<Arc<B>>,
+) -> impl Fn(&Client, &str) -> Deleting + Clone + Send + Sync + 'static {
+    move |client, node| match &bound {
+        Some(bound) => bound.delete(client, node),
+        None => Box::pin(guaranteed_delete::request(client, node)),
+    }
 }
 
 impl fmt::Debug for Hold {

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -21,6 +21,7 @@ use crate::{
     deadline::{Deadline, Ended},
     error,
     state_changes::is_read_write,
+    sync::lock,
 };
 
 /// A mutex that any number of processes, docent or Curator, share by its path. First come, first served.
@@ -320,7 +321,7 @@ impl InterProcessMutex {
             let driver = (self.driver_factory)(owner, &write);
             let acquired =
                 self.internals.attempt_lock(&*driver, revocable.as_ref(), deadline).await?;
-            let write = write.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let write = lock(&write).take();
             let guard = self.hold(owner, acquired, write);
             let Some(every) = options.proven_renewal else { return Ok(guard) };
             for hold in guard.holds() {

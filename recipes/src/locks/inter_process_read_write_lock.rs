@@ -24,7 +24,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use docent_protocol::CreateMode;
@@ -37,10 +37,10 @@ use super::{
     lock_internals::LockInternals,
     owners::Owners,
     standard_lock_internals_driver::{
-        Contender, PredicateError, PredicateResults, fix_for_sorting, sequence_of,
+        Contender, PredicateError, PredicateResults, fix_for_sorting, index_of_ours, sequence_of,
     },
 };
-use crate::{Error, planted};
+use crate::{Error, planted, sync::lock};
 
 /// Source: `InterProcessReadWriteLock.READ_LOCK_NAME`, of the same length as the other.
 const READ_LOCK_NAME: &str = "__READ__";
@@ -206,20 +206,9 @@ fn ahead_of<'a, 'b>(
     contenders: &'b [Contender<'a>],
     our_name: &str,
 ) -> Result<&'b [Contender<'a>], PredicateError> {
-    let ours = contenders
-        .iter()
-        .position(|contender| contender.name == our_name)
-        .ok_or(PredicateError::OurNodeMissing)?;
-    let out_of_range = |contender: &Contender<'_>| !(0..i32::MAX).contains(&contender.sequence);
-    let two_writers = contenders.windows(2).any(|pair| match pair {
-        [one, other] => {
-            one.sequence == other.sequence && is_writer(one.name) && is_writer(other.name)
-        }
-        _ => false,
-    });
-    if two_writers || contenders.iter().any(out_of_range) {
-        return Err(PredicateError::SequenceExhausted);
-    }
+    let ours = index_of_ours(contenders, our_name, |one, other| {
+        !(is_writer(one.name) && is_writer(other.name))
+    })?;
     Ok(contenders.get(..ours).unwrap_or_default())
 }
 
@@ -266,10 +255,6 @@ impl ReadLockDriver {
     fn our_write_hold(&self) -> Option<Arc<Hold>> {
         self.writers.hold(self.owner.as_ref()?).filter(|hold| hold.is_held())
     }
-
-    fn downgrade(&self) -> MutexGuard<'_, Option<Downgrade>> {
-        self.downgrade.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl LockInternalsDriver for ReadLockDriver {
@@ -284,7 +269,7 @@ impl LockInternalsDriver for ReadLockDriver {
         _max_leases: usize,
     ) -> Result<PredicateResults<'a>, PredicateError> {
         let result = gets_the_read_lock(contenders, our_name)?;
-        let mut downgrade = self.downgrade();
+        let mut downgrade = lock(&self.downgrade);
         // Without a downgrade, our node may be behind another writer, even if our owner is a writer by now.
         let Some(downgrade) = downgrade.as_mut() else { return Ok(result) };
         let mut names = contenders.iter().map(|contender| contender.name);
@@ -304,7 +289,7 @@ impl LockInternalsDriver for ReadLockDriver {
         let name = |hold: &Arc<Hold>| hold.path().rsplit('/').next().unwrap_or_default().to_owned();
         let write_node = write.as_ref().map(name);
         // Now: the node is decided here, and its token with it.
-        *self.write.lock().unwrap_or_else(PoisonError::into_inner) = write;
+        *lock(&self.write) = write;
         let node = match &write_node {
             Some(write_node) => {
                 let number = fix_for_sorting(write_node, WRITE_LOCK_NAME);
@@ -312,7 +297,7 @@ impl LockInternalsDriver for ReadLockDriver {
             }
             None => LockNode { name: lock_name.to_owned(), mode: CreateMode::EphemeralSequential },
         };
-        *self.downgrade() =
+        *lock(&self.downgrade) =
             write_node.map(|write_node| Downgrade { write_node, seen_together: false });
         node
     }

@@ -2,18 +2,15 @@
 //!
 //! Source: `InterProcessSemaphoreV2`.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
-use docent_session::{Client, ErrorKind, retry::RetryLoop};
+use docent_session::{Client, retry::RetryLoop};
 use tokio::sync::OnceCell;
 
 use super::{
     InterProcessMutex, LockGuard, LockOptions,
     lease::{LEASE_BASE_NAME, MaxLeases, Semaphore},
+    owners::Owners,
     standard_lock_internals_driver::sorted_contenders,
 };
 use crate::{
@@ -143,7 +140,7 @@ impl InterProcessSemaphoreV2 {
             max_leases,
             options,
             default_data: OnceCell::new(),
-            holds: Mutex::default(),
+            owners: Owners::default(),
             recreate: SharedRecreatePause::new(client.clock()),
         })))
     }
@@ -242,11 +239,8 @@ impl InterProcessSemaphoreV2 {
     pub async fn participants(&self) -> Result<Vec<String>, Error> {
         let inner = &*self.0;
         let list = || inner.client.get_children_with_stat(&inner.leases_path);
-        let children = match inner.client.retry_idempotent(inner.policy(), list).await {
-            Ok((children, _)) => children,
-            Err(error) if error.kind() == ErrorKind::NoNode => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
+        let listed = inner.client.retry_idempotent(inner.policy(), list).await;
+        let (children, _) = error::default_if_missing(listed)?;
         let leases = sorted_contenders(&children, LEASE_BASE_NAME);
         Ok(leases.iter().map(|lease| join(&inner.leases_path, lease.name)).collect())
     }
@@ -258,7 +252,7 @@ impl InterProcessSemaphoreV2 {
     }
 
     pub(super) fn any_held(&self) -> bool {
-        self.0.any_held()
+        self.0.owners.any_held()
     }
 
     async fn acquire_quantity(

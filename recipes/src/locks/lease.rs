@@ -23,10 +23,10 @@
 //!
 //! Source: `InterProcessSemaphoreV2`.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use docent_protocol::{CreateMode, WatcherType};
+use docent_protocol::CreateMode;
 use docent_session::{
     Client, Error, ErrorKind, Latest, Outcome, Watcher,
     retry::{RetryLoop, RetryPolicy},
@@ -39,13 +39,14 @@ use super::{
     InterProcessMutex, LockGuard, LockOptions,
     hold::{Acquired, Hold, Releaser, seconds_left},
     node_watch::NodeState,
+    owners::Owners,
     renewal,
     standard_lock_internals_driver::sequence_of,
 };
 use crate::{
-    create::lacks_3_5_operations,
+    create::remove_unfired,
     deadline::{Deadline, Ended},
-    default_data::default_data,
+    default_data::lock_data,
     error, planted,
     protection::{self, NewNode, OurNode},
     recreate_pause::SharedRecreatePause,
@@ -65,7 +66,8 @@ pub(super) struct Semaphore {
     pub(super) max_leases: MaxLeases,
     pub(super) options: LockOptions,
     pub(super) default_data: OnceCell<Bytes>,
-    pub(super) holds: Mutex<Vec<Weak<Hold>>>,
+    /// Whose leases have no owners.
+    pub(super) owners: Owners,
     pub(super) recreate: Arc<SharedRecreatePause>,
 }
 
@@ -166,7 +168,7 @@ impl Semaphore {
     }
 
     async fn create_lease_node(&self) -> Result<OurNode<'_>, Error> {
-        let data = self.data().await;
+        let data = lock_data(&self.default_data, &self.client, &self.options).await;
         let node = NewNode {
             parent: &self.leases_path,
             name: LEASE_BASE_NAME,
@@ -262,36 +264,13 @@ impl Semaphore {
         Ok(found.is_none())
     }
 
-    pub(super) fn any_held(&self) -> bool {
-        let holds: Vec<_> = {
-            let holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
-            holds.iter().filter_map(Weak::upgrade).collect()
-        };
-        // Not under the lock: the end of a claim wakes tasks.
-        holds.iter().any(|hold| hold.is_held())
-    }
-
     fn lease(&self, ours: OurNode<'_>, claim: SessionClaim) -> LockGuard {
-        let releaser = Releaser {
-            client: self.client.clone(),
-            policy: Arc::clone(&self.options.retry_policy),
-            watches: None,
-            revocation: None,
-        };
+        let releaser = Releaser::new(&self.client, &self.options);
         let state = NodeState::counted_by(&self.recreate);
         let acquired = Acquired { node: ours.keep(), claim, state };
         let hold = Arc::new(Hold::new(releaser, acquired, Box::new(|_| {})));
-        let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
-        holds.retain(|hold| hold.strong_count() > 0);
-        holds.push(Arc::downgrade(&hold));
+        self.owners.add(None, &hold);
         LockGuard::new(hold)
-    }
-
-    async fn data(&self) -> Bytes {
-        match &self.options.data {
-            Some(data) => data.clone(),
-            None => default_data(&self.default_data, &self.client, &self.options).await,
-        }
     }
 }
 
@@ -312,10 +291,8 @@ impl LeaseWatch<'_> {
 
 impl Drop for LeaseWatch<'_> {
     fn drop(&mut self) {
-        let Semaphore { client, leases_path, .. } = self.semaphore;
-        let is_set = self.watcher.as_mut().is_some_and(|watcher| watcher.try_next().is_none());
-        if is_set && !lacks_3_5_operations(client) {
-            drop(client.check_watches(leases_path, WatcherType::Any));
+        if let Some(watcher) = self.watcher.take() {
+            remove_unfired(&self.semaphore.client, watcher);
         }
     }
 }

@@ -72,7 +72,7 @@ use super::{
 use crate::{
     base_path::check_base_path,
     deadline::{Deadline, Ended},
-    default_data::default_data,
+    default_data::lock_data,
     error,
     namespace::Namespace,
     path::join,
@@ -158,10 +158,9 @@ impl LockInternals {
     /// The handle that releases a hold of this lock.
     pub(crate) fn releaser(&self) -> Releaser {
         Releaser {
-            client: self.client.clone(),
-            policy: Arc::clone(&self.options.retry_policy),
             watches: Some(Arc::clone(&self.watches)),
             revocation: Some(Arc::clone(&self.revocation)),
+            ..Releaser::new(&self.client, &self.options)
         }
     }
 
@@ -203,7 +202,10 @@ impl LockInternals {
         self.recreate.wait(&self.client, deadline).await;
         let prepare = async {
             self.namespace.ensure(&self.client, &self.options).await?;
-            Ok::<_, Error>(if revocable.is_some() { Bytes::new() } else { self.data().await })
+            Ok::<_, Error>(match revocable {
+                Some(_) => Bytes::new(),
+                None => lock_data(&self.default_data, &self.client, &self.options).await,
+            })
         };
         let data = deadline.bound(prepare).await?;
         let lock_node = driver.creates_the_lock(self.lock_name);
@@ -348,11 +350,8 @@ impl LockInternals {
     /// Lists the children; none for a missing parent.
     async fn children(&self) -> Result<Children, Error> {
         let list = || self.client.get_children_with_stat(&self.base_path);
-        match self.client.retry_idempotent(&*self.options.retry_policy, list).await {
-            Ok((children, _)) => Ok(children),
-            Err(error) if error.kind() == ErrorKind::NoNode => Ok(Children::default()),
-            Err(error) => Err(error),
-        }
+        let listed = self.client.retry_idempotent(&*self.options.retry_policy, list).await;
+        error::default_if_missing(listed).map(|(children, _)| children)
     }
 
     async fn watch(&self, path: &str) -> Result<Watcher, Error> {
@@ -408,13 +407,6 @@ impl LockInternals {
             .filter(|contender| contender.name.contains(self.lock_name))
             .map(|contender| join(&self.base_path, contender.name))
             .collect())
-    }
-
-    async fn data(&self) -> Bytes {
-        match &self.options.data {
-            Some(data) => data.clone(),
-            None => default_data(&self.default_data, &self.client, &self.options).await,
-        }
     }
 }
 

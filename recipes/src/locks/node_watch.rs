@@ -9,12 +9,9 @@
 //! So `NoNode` shows a deletion, never a server that lags. A node that another client has created at the same path has
 //! another `czxid`.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use docent_protocol::{EventType, Stat};
@@ -26,13 +23,7 @@ use docent_session::{
 use tokio::sync::Notify;
 use tracing::debug;
 
-use crate::{planted, recreate_pause::SharedRecreatePause, select::select};
-
-/// The pause before a failed read is first repeated; each later one is twice as long, up to [`MAX_PAUSE`].
-const MIN_PAUSE: Duration = Duration::from_millis(100);
-
-/// The longest pause before a failed read is repeated.
-const MAX_PAUSE: Duration = Duration::from_secs(5);
+use crate::{persistent_retry, planted, recreate_pause::SharedRecreatePause, select::select};
 
 /// Whether a lock node still makes its owner a holder: the hold was not released, no other client is known to have
 /// deleted the node, and the claim of a strict hold has not ended.
@@ -152,7 +143,7 @@ async fn follow(
     first: WatchResponse<Node>,
     state: &NodeState,
 ) {
-    let (mut read, mut pause) = (first, MIN_PAUSE);
+    let (mut read, mut failures) = (first, 0);
     loop {
         match read.await {
             Ok((found, mut watcher)) => {
@@ -160,7 +151,7 @@ async fn follow(
                     return state.note_deletion(&node.path);
                 }
                 node.czxid = Some(found.stat.czxid);
-                pause = MIN_PAUSE;
+                failures = 0;
                 let Some(event) = watcher.next().await else { return };
                 match event.event_type {
                     EventType::NodeDeleted => return state.note_deletion(&node.path),
@@ -175,13 +166,14 @@ async fn follow(
                 return state.note_deletion(&node.path);
             }
             Err(error) => {
+                let pause = persistent_retry::pause(failures);
                 debug!(path = node.path, %error, ?pause, "lock node not watched; retrying");
                 let Some(timer) = client.upgrade().map(|client| client.runtime().timer(pause))
                 else {
                     return;
                 };
                 timer.await;
-                pause = (pause * 2).min(MAX_PAUSE);
+                failures += 1;
             }
         }
         let Some(client) = client.upgrade().filter(|client| client.ended().is_none()) else {

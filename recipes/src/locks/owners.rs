@@ -4,10 +4,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
 };
 
 use super::{Owner, hold::Hold};
+use crate::sync::lock;
 
 /// The owners of one lock object, and all of its holds.
 #[derive(Debug, Default)]
@@ -36,26 +37,22 @@ impl Drop for Acquiring<'_> {
 }
 
 impl Owners {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The hold of this owner, which may be being released.
     pub(super) fn hold(&self, owner: &Owner) -> Option<Arc<Hold>> {
-        self.lock().get(&owner.id())?.hold.as_ref()?.upgrade()
+        lock(&self.entries).get(&owner.id())?.hold.as_ref()?.upgrade()
     }
 
     /// Begins an acquire, which has to lock the mutex. The mutex is to be dropped first.
     pub(super) fn acquiring(&self, owner: &Owner) -> (Acquiring<'_>, Arc<tokio::sync::Mutex<()>>) {
-        let mutex = Arc::clone(&self.lock().entry(owner.id()).or_default().acquiring);
+        let mutex = Arc::clone(&lock(&self.entries).entry(owner.id()).or_default().acquiring);
         (Acquiring { owners: self, id: owner.id() }, mutex)
     }
 
     pub(super) fn add(&self, owner: Option<&Owner>, hold: &Arc<Hold>) {
         if let Some(owner) = owner {
-            self.lock().entry(owner.id()).or_default().hold = Some(Arc::downgrade(hold));
+            lock(&self.entries).entry(owner.id()).or_default().hold = Some(Arc::downgrade(hold));
         }
-        let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut holds = lock(&self.holds);
         holds.retain(|hold| hold.strong_count() > 0);
         holds.push(Arc::downgrade(hold));
     }
@@ -63,7 +60,7 @@ impl Owners {
     /// Whether the lock object has a hold that is held.
     pub(super) fn any_held(&self) -> bool {
         let holds: Vec<_> = {
-            let holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+            let holds = lock(&self.holds);
             holds.iter().filter_map(Weak::upgrade).collect()
         };
         // Not under the lock: the end of a claim wakes tasks.
@@ -72,7 +69,7 @@ impl Owners {
 
     /// Removes a hold that has ended. The owner may have another one by now, which stays.
     pub(super) fn remove(&self, id: u64, hold: &Hold) {
-        if let Some(entry) = self.lock().get_mut(&id)
+        if let Some(entry) = lock(&self.entries).get_mut(&id)
             && entry.hold.as_ref().is_some_and(|current| std::ptr::eq(current.as_ptr(), hold))
         {
             entry.hold = None;
@@ -82,7 +79,7 @@ impl Owners {
 
     /// Removes the entry of an owner that neither holds nor acquires the lock.
     fn remove_idle(&self, id: u64) {
-        let mut entries = self.lock();
+        let mut entries = lock(&self.entries);
         let idle = entries
             .get(&id)
             .is_some_and(|entry| entry.hold.is_none() && Arc::strong_count(&entry.acquiring) == 1);
@@ -93,6 +90,6 @@ impl Owners {
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.lock().len()
+        lock(&self.entries).len()
     }
 }

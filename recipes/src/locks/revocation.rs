@@ -7,7 +7,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -19,6 +19,7 @@ use super::{
     node_watch::NodeState,
     watcher_removal::{LockWatch, Purpose, WatcherRemovalManager},
 };
+use crate::sync::lock;
 
 /// The data that requests the revocation of a lock node.
 ///
@@ -88,19 +89,15 @@ pub(crate) struct Revocation(Mutex<Option<Listener>>);
 
 impl Revocation {
     pub(crate) fn set(&self, listener: Listener) {
-        *self.lock() = Some(listener);
+        *lock(&self.0) = Some(listener);
     }
 
     pub(crate) fn clear(&self) {
-        *self.lock() = None;
+        *lock(&self.0) = None;
     }
 
     pub(crate) fn listener(&self) -> Option<Listener> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Listener>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).clone()
     }
 }
 

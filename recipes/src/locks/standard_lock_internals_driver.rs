@@ -96,22 +96,33 @@ pub fn gets_the_lock<'a>(
     our_name: &str,
     max_leases: usize,
 ) -> Result<PredicateResults<'a>, PredicateError> {
+    let our_index = index_of_ours(contenders, our_name, |_, _| false)?;
+    match our_index.checked_sub(max_leases).and_then(|ahead| contenders.get(ahead)) {
+        None => Ok(PredicateResults::GetsTheLock),
+        Some(ahead) => Ok(PredicateResults::PathToWatch(ahead.name)),
+    }
+}
+
+/// The place of our node in the queue. The numbers must have an order: none is out of range, and neighbors are equal
+/// only if they `may_be_equal`.
+pub(super) fn index_of_ours(
+    contenders: &[Contender<'_>],
+    our_name: &str,
+    may_be_equal: impl Fn(&Contender<'_>, &Contender<'_>) -> bool,
+) -> Result<usize, PredicateError> {
     let our_index = contenders
         .iter()
         .position(|contender| contender.name == our_name)
         .ok_or(PredicateError::OurNodeMissing)?;
     let out_of_range = |contender: &Contender<'_>| !(0..i32::MAX).contains(&contender.sequence);
     let ties = contenders.windows(2).any(|pair| match pair {
-        [one, other] => one.sequence == other.sequence,
+        [one, other] => one.sequence == other.sequence && !may_be_equal(one, other),
         _ => false,
     });
     if ties || contenders.iter().any(out_of_range) {
         return Err(PredicateError::SequenceExhausted);
     }
-    match our_index.checked_sub(max_leases).and_then(|ahead| contenders.get(ahead)) {
-        None => Ok(PredicateResults::GetsTheLock),
-        Some(ahead) => Ok(PredicateResults::PathToWatch(ahead.name)),
-    }
+    Ok(our_index)
 }
 
 #[cfg(test)]

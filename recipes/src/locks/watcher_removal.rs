@@ -11,7 +11,7 @@
 
 use std::{
     collections::{HashMap, hash_map},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use docent_protocol::WatcherType;
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     create::lacks_3_5_operations,
     select::{Either, select},
+    sync::lock,
 };
 
 /// The reason for a watch. Curator has one watcher for each.
@@ -74,13 +75,9 @@ pub(crate) struct LockWatch {
 }
 
 impl WatcherRemovalManager {
-    fn lock(&self) -> MutexGuard<'_, Entries> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn add(self: &Arc<Self>, watcher: Watcher, purpose: Purpose) -> LockWatch {
         let key = (Arc::from(watcher.path()), purpose);
-        let (id, removed) = self.lock().add(&key);
+        let (id, removed) = lock(&self.0).add(&key);
         LockWatch {
             manager: Arc::clone(self),
             key,
@@ -100,7 +97,7 @@ impl WatcherRemovalManager {
     ///
     /// Source: `WatcherRemovalManager.removeWatchers`.
     pub(crate) fn remove_watches(&self, client: &Client) -> RemovedWatches {
-        let mut entries: Vec<_> = std::mem::take(&mut self.lock().by_node).into_iter().collect();
+        let mut entries: Vec<_> = std::mem::take(&mut lock(&self.0).by_node).into_iter().collect();
         entries.sort_unstable_by_key(|(_, entry)| entry.id);
         let has_check_watches = !lacks_3_5_operations(client);
         let mut removed = Vec::with_capacity(entries.len());
@@ -196,7 +193,7 @@ impl LockWatch {
 impl Drop for LockWatch {
     fn drop(&mut self) {
         let watcher = self.watcher.take().filter(|_| !self.fired);
-        self.manager.lock().remove_waiter(&self.key, self.id, watcher);
+        lock(&self.manager.0).remove_waiter(&self.key, self.id, watcher);
     }
 }
 
@@ -224,7 +221,7 @@ mod tests {
             drop(manager.add(watcher, Purpose::NodeAhead));
             client.delete(&path, None).await.unwrap();
         }
-        let left = manager.lock().by_node.len();
+        let left = lock(&manager.0).by_node.len();
         assert!(left <= 3, "{left} entries of fired watches");
     }
 
@@ -246,10 +243,10 @@ mod tests {
         drop(removed);
         assert!(first.next().await.is_none() && third.next().await.is_none());
         drop((first, third));
-        assert_eq!(manager.lock().by_node.len(), 1, "the entry of the later waiter stays");
+        assert_eq!(lock(&manager.0).by_node.len(), 1, "the entry of the later waiter stays");
         client.delete("/ahead", None).await.unwrap();
         assert!(later.next().await.is_some());
         drop(later);
-        assert!(manager.lock().by_node.is_empty() && client.metrics().watches == 0);
+        assert!(lock(&manager.0).by_node.is_empty() && client.metrics().watches == 0);
     }
 }

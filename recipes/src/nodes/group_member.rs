@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, future::Future, sync::Arc};
 
 use bytes::Bytes;
 use docent_protocol::CreateMode;
-use docent_session::{Children, Client, Error, ErrorKind, Events, retry::RetryPolicy};
+use docent_session::{Client, Error, Events, retry::RetryPolicy};
 
 use super::{
     group_view::GroupView, options::NodeOptions, persistent_node::PersistentNode, status::NodeEvent,
@@ -128,11 +128,8 @@ impl GroupMember {
     pub async fn current_members(&self) -> Result<BTreeMap<String, Bytes>, Error> {
         let policy: &dyn RetryPolicy = &*self.options.retry_policy;
         let list = || self.client.get_children_with_stat(&self.group);
-        let children = match self.client.retry_idempotent(policy, list).await {
-            Ok((children, _)) => children,
-            Err(error) if error.kind() == ErrorKind::NoNode => Children::default(),
-            Err(error) => return Err(error),
-        };
+        let listed = self.client.retry_idempotent(policy, list).await;
+        let (children, _) = error::default_if_missing(listed)?;
         let mut members = BTreeMap::from([(self.id.clone(), self.node.data())]);
         let missed = usize::from(planted::is("group-misses-a-member"));
         let ids = children.iter().filter(|name| *name != self.id).skip(missed);

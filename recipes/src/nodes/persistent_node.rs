@@ -28,9 +28,8 @@ use super::{
 };
 use crate::{
     error,
-    node_task::NodeTask,
+    node_task::{NodeTask, closed_in_time},
     select::{Either, select},
-    timer,
 };
 
 /// The number of events that a listener can be behind before it misses the oldest.
@@ -310,10 +309,7 @@ impl PersistentNode {
                     Err(_) => Ok(()),
                 }
             };
-            let limit = client.config().connection_timeout();
-            timer::timeout(&client, limit, closed)
-                .await
-                .unwrap_or_else(|| Err(error::not_yet_deleted(&path)))
+            closed_in_time(&client, &path, closed).await
         }
     }
 

@@ -282,11 +282,7 @@ impl ProtectedCreate<'_> {
         let synced = self.client.sync(self.node.parent);
         let listed = self.client.get_children(self.node.parent);
         synced.await?;
-        let children = match listed.await {
-            Ok(children) => children,
-            Err(error) if error.kind() == ErrorKind::NoNode => Children::default(),
-            Err(error) => return Err(error),
-        };
+        let children = error::default_if_missing(listed.await)?;
         let mut names: Vec<_> =
             children.iter().filter(|name| name.starts_with(self.protection.prefix())).collect();
         // The names differ only in their digits, of which all have the same number.
@@ -405,11 +401,7 @@ async fn settled(
     {
         return Err(error);
     }
-    match listed.await {
-        Ok((children, _)) => Ok(children),
-        Err(error) if error.kind() == ErrorKind::NoNode => Ok(Children::default()),
-        Err(error) => Err(error),
-    }
+    error::default_if_missing(listed.await).map(|(children, _)| children)
 }
 
 /// Whether the leader checked a delete of no node against its tree, and refused it.

@@ -2,8 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex},
 };
 
 use bytes::Bytes;
@@ -21,17 +20,12 @@ use crate::{
     create,
     options::LockOptions,
     parents::{LastNode, create_parents},
-    planted,
+    persistent_retry, planted,
     select::{Either, select},
     settle::{BeforeWrite, get_if_exists, read_after_loss, read_behind, read_settled, session_id},
     swap::{Seen, swap},
+    sync::lock,
 };
-
-/// The pause before a failed read is first repeated; each later one is twice as long, up to [`MAX_PAUSE`].
-const MIN_PAUSE: Duration = Duration::from_millis(100);
-
-/// The longest pause before a failed read is repeated.
-const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// A value with its version.
 ///
@@ -262,7 +256,7 @@ struct Watching(Arc<Inner>);
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        *self.0.sender.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.0.sender) = None;
     }
 }
 
@@ -325,7 +319,7 @@ impl Inner {
     /// Replaces the current value by a newer one, and one that has not changed since the zxid of `before` also by an older
     /// one, which was read behind a write.
     fn replace(&self, before: i64, value: VersionedValue) {
-        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = lock(&self.sender);
         let Some(sender) = &*sender else { return };
         sender.send_if_modified(|current| {
             let replaces = value.mzxid > current.mzxid
@@ -360,7 +354,7 @@ impl Inner {
                 Either::Right(Some(_)) => {}
                 Either::Right(None) => return,
             }
-            let mut pause = MIN_PAUSE;
+            let mut failures = 0;
             loop {
                 if self.client.ended().is_some() {
                     return;
@@ -376,9 +370,10 @@ impl Inner {
                     }
                     Err(_) if planted::is("value-not-read-again") => break,
                     Err(error) => {
+                        let pause = persistent_retry::pause(failures);
                         debug!(path = self.path, %error, ?pause, "value not read; retrying");
                         self.client.runtime().timer(pause).await;
-                        pause = (pause * 2).min(MAX_PAUSE);
+                        failures += 1;
                     }
                 }
             }

@@ -1,14 +1,11 @@
 //! The claim of a strict hold: the time until which no rival can hold the lock.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Mutex, time::Duration};
 
 use docent_session::{Client, Transaction, runtime::Instant};
 
 use super::record::{Holder, Record};
-use crate::{path::split, planted};
+use crate::{path::split, planted, sync::lock};
 
 /// The part of a duration by which two clocks may differ: 1/100. Clocks that are slewed differ by 1/1,000 at most.
 const DRIFT_PART: u32 = 100;
@@ -66,20 +63,16 @@ impl StrictClaim {
         Self { record_path, version, token, claim, bound: Mutex::new(bound) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Bound> {
-        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether the claim has not ended. Once false, it stays false.
     pub(crate) fn is_valid(&self, now: Instant) -> bool {
-        let mut bound = self.lock();
+        let mut bound = lock(&self.bound);
         bound.is_over |= bound.has_passed(now);
         !bound.is_over && now < bound.until
     }
 
     /// When the claim ends, if nothing renews it. Once this is not after `now`, nothing renews it.
     pub(crate) fn until(&self, now: Instant) -> Instant {
-        let mut bound = self.lock();
+        let mut bound = lock(&self.bound);
         bound.is_over |= bound.has_passed(now);
         bound.until
     }
@@ -91,14 +84,14 @@ impl StrictClaim {
 
     /// Ends the claim: the record is known to be another one.
     pub(super) fn end(&self) {
-        *self.lock() = Bound { until: Instant::ZERO, is_over: true };
+        *lock(&self.bound) = Bound { until: Instant::ZERO, is_over: true };
     }
 
     /// Renews the claim by a write that was sent at `sent_at` and whose reply was received at `now`. A claim that has
     /// ended is not renewed: a rival may hold the lock. Returns whether it is valid.
     pub(super) fn renew(&self, now: Instant, sent_at: Instant) -> bool {
         let sent_at = if planted::is("strict-from-receipt") { now } else { sent_at };
-        let mut bound = self.lock();
+        let mut bound = lock(&self.bound);
         bound.is_over |= bound.has_passed(now);
         if !bound.is_over {
             bound.until = bound.until.max(sent_at + claimed(self.claim));

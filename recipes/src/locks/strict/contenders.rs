@@ -1,7 +1,7 @@
 //! The queue of a strict mutex: that of [`StandardLockInternalsDriver`](crate::locks::StandardLockInternalsDriver), for
 //! nodes that belong to strict mutexes only.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::locks::{
     LockInternalsDriver,
@@ -9,6 +9,7 @@ use crate::locks::{
         Contender, PredicateError, PredicateResults, gets_the_lock, sequence_of, sorted_contenders,
     },
 };
+use crate::sync::lock;
 
 /// The lock name of a strict mutex. It ends with that of a mutex: Curator's locks at the same path queue behind it.
 pub(super) const STRICT_LOCK_NAME: &str = "strict-lock-";
@@ -22,7 +23,7 @@ pub(super) struct Contenders {
 impl Contenders {
     /// The first child of the last listing that belongs to no strict mutex.
     pub(super) fn foreign(&self) -> Option<String> {
-        self.foreign.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.foreign).clone()
     }
 }
 
@@ -30,7 +31,7 @@ impl LockInternalsDriver for Contenders {
     fn sorted<'a>(&self, children: &[&'a str], lock_name: &str) -> Vec<Contender<'a>> {
         let is_foreign = |name: &&&str| sequence_of(name, lock_name).is_none();
         let foreign = children.iter().find(is_foreign).map(|name| (*name).to_owned());
-        *self.foreign.lock().unwrap_or_else(PoisonError::into_inner) = foreign;
+        *lock(&self.foreign) = foreign;
         sorted_contenders(children.iter().copied(), lock_name)
     }
 

@@ -6,7 +6,7 @@ use docent_session::{Client, ErrorKind, runtime::Instant};
 use tracing::debug;
 
 use super::StrictClaim;
-use crate::{guaranteed_delete::Deleting, locks::hold::Bound};
+use crate::{error::default_if_missing, guaranteed_delete::Deleting, locks::hold::Bound};
 
 impl Bound for StrictClaim {
     fn is_valid(&self, now: Instant) -> bool {
@@ -35,10 +35,7 @@ impl Bound for StrictClaim {
                     debug!(node, %error, "the record is not changed; deleting the node only");
                     // Without a client its session has ended, and the node with it.
                     let Some(client) = weak.upgrade() else { return Ok(()) };
-                    match client.cleanup().delete(&node, None).await {
-                        Err(error) if error.kind() == ErrorKind::NoNode => Ok(()),
-                        other => other,
-                    }
+                    default_if_missing(client.cleanup().delete(&node, None).await)
                 }
                 Err(error) => Err(error),
             }

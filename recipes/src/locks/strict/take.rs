@@ -10,7 +10,7 @@
 //!
 //! The claim begins at the send time of the write of step 4 or 5.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use docent_protocol::Stat;
 use docent_session::{
@@ -34,6 +34,7 @@ use crate::{
     path::{join, split},
     planted,
     select::select,
+    sync::lock,
     timer,
 };
 
@@ -45,12 +46,12 @@ pub(super) struct LostHolder(Mutex<Option<(i64, Instant)>>);
 impl LostHolder {
     /// The end of the claim of the holder in the record that was written at `mzxid`, if its node is known to be gone.
     fn until(&self, mzxid: i64) -> Option<Instant> {
-        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = *lock(&self.0);
         known.filter(|(known, _)| *known == mzxid).map(|(_, until)| until)
     }
 
     fn note(&self, mzxid: i64, until: Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((mzxid, until));
+        *lock(&self.0) = Some((mzxid, until));
     }
 }
 
@@ -106,20 +107,10 @@ impl<'a> Takeover<'a> {
     /// Leaves the queue, and releases the lock if the grant was applied.
     pub(super) async fn leave(mut self, deadline: &Deadline<'_>) -> Result<(), Ended> {
         let Some(acquired) = self.acquired.take() else { return Ok(()) };
-        let (client, policy, node) =
-            (self.client, &*self.options.retry_policy, acquired.node.path.as_str());
-        match &self.grant {
-            Some(grant) => {
-                let delete = guaranteed_delete::delete_by(
-                    client,
-                    policy,
-                    node,
-                    delete_request(Arc::<StrictClaim>::clone(grant)),
-                );
-                deadline.bound_by_end(delete).await
-            }
-            None => deadline.bound_by_end(guaranteed_delete::delete(client, policy, node)).await,
-        }
+        let (policy, node) = (&*self.options.retry_policy, &acquired.node.path);
+        let request = delete_request(self.grant.clone());
+        let delete = guaranteed_delete::delete_by(self.client, policy, node, request);
+        deadline.bound_by_end(delete).await
     }
 
     fn node(&self) -> &str {
@@ -301,16 +292,7 @@ impl<'a> Takeover<'a> {
 impl Drop for Takeover<'_> {
     fn drop(&mut self) {
         let Some(acquired) = self.acquired.take() else { return };
-        let node = &acquired.node.path;
-        match &self.grant {
-            Some(grant) => {
-                guaranteed_delete::delete_in_background_by(
-                    self.client,
-                    node,
-                    delete_request(Arc::<StrictClaim>::clone(grant)),
-                );
-            }
-            None => guaranteed_delete::delete_in_background(self.client, node),
-        }
+        let (node, request) = (&acquired.node.path, delete_request(self.grant.take()));
+        guaranteed_delete::delete_in_background_by(self.client, node, request);
     }
 }

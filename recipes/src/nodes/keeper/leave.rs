@@ -7,7 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Keeper, Present, keep::Kept};
 use crate::{
-    error, guaranteed_delete::delete_in_background_by, persistent_retry::PersistentRetry, settle,
+    create::remove_unfired, error, guaranteed_delete::delete_in_background_by,
+    persistent_retry::PersistentRetry, settle,
 };
 
 impl Keeper {
@@ -18,7 +19,7 @@ impl Keeper {
     pub(super) async fn leave(&self, mut kept: Kept) -> Result<(), Error> {
         if !self.deletes.load(Ordering::Acquire) {
             if let Some(watcher) = kept.watcher {
-                self.task.remove_watch(watcher);
+                remove_unfired(&self.task.client, watcher);
             }
             return Ok(());
         }
@@ -53,12 +54,7 @@ impl Keeper {
         let present = present.clone();
         delete_in_background_by(&self.task.client, &present.path.clone(), move |client, _| {
             let (client, mut present) = (client.clone(), present.clone());
-            async move {
-                match delete_again(&client, &mut present).await {
-                    Err(error) if error.kind() == ErrorKind::NoNode => Ok(()),
-                    other => other,
-                }
-            }
+            async move { error::default_if_missing(delete_again(&client, &mut present).await) }
         });
     }
 
