@@ -8,10 +8,10 @@ use core::fmt::{self, Display, Formatter};
 
 use crate::{
     Acl, ErrorCode, Id, List, Stat, Text,
-    acl::AclList,
     connect::{ConnectRequest, ConnectResponse, HandshakeReply},
     dissect::{Frame, Message, Opaque, ReplyBody},
     fields::{Field, Secret, Value},
+    jute::Decode,
     multi::{MultiOp, MultiResult},
     reply::Reply,
     request::Request,
@@ -65,45 +65,6 @@ const MAX_LISTED: usize = 8;
 
 /// Length up to which a line shows the reply to a four-letter word, in bytes. `mntr` replies with thousands.
 const MAX_TEXT_BYTES: usize = 100;
-
-/// Displays a list of texts: `[a b c]` or `[a b c and 2 more]`.
-struct TextList<'a>(List<'a, Text<'a>>);
-
-impl Display for TextList<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if self.0.is_null() {
-            return f.write_str("null");
-        }
-        f.write_str("[")?;
-        for (index, name) in self.0.iter().take(MAX_LISTED).enumerate() {
-            write!(f, "{}{}", if index == 0 { "" } else { " " }, Escaped(name))?;
-        }
-        match self.0.len().checked_sub(MAX_LISTED + 1) {
-            Some(more) => write!(f, " and {} more]", more + 1),
-            None => f.write_str("]"),
-        }
-    }
-}
-
-/// Displays an ACL: `[31 world:anyone]`.
-struct Acls<'a>(AclList<'a>);
-
-impl Display for Acls<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if self.0.is_null() {
-            return f.write_str("null");
-        }
-        f.write_str("[")?;
-        for (index, Acl { perms, id }) in self.0.iter().take(MAX_LISTED).enumerate() {
-            let space = if index == 0 { "" } else { " " };
-            write!(f, "{space}{} {}", perms.number(), RedactedId(id))?;
-        }
-        match self.0.len().checked_sub(MAX_LISTED + 1) {
-            Some(more) => write!(f, " and {} more]", more + 1),
-            None => f.write_str("]"),
-        }
-    }
-}
 
 /// Displays an id as `scheme:id`, redacted by [`redact_id`].
 struct RedactedId<'a>(Id<'a>);
@@ -333,9 +294,11 @@ fn write_fields(f: &mut Formatter<'_>, front: &str, fields: &[Field<'_>]) -> fmt
             Value::Text(text) => Display::fmt(&Escaped(text), f)?,
             Value::Data(data) => Display::fmt(&Size(data), f)?,
             Value::Secret(secret) => Display::fmt(&secret, f)?,
-            Value::Texts(texts) => Display::fmt(&TextList(texts), f)?,
+            Value::Texts(texts) => write_first(f, texts, |f, text| Escaped(text).fmt(f))?,
             Value::Id(id) => Display::fmt(&RedactedId(id), f)?,
-            Value::Acl(acl) => Display::fmt(&Acls(acl), f)?,
+            Value::Acl(acl) => write_first(f, acl, |f, Acl { perms, id }| {
+                write!(f, "{} {}", perms.number(), RedactedId(id))
+            })?,
             Value::Stat(stat) => Display::fmt(&StatFields(stat), f)?,
             Value::ClientInfos(infos) => write_list(
                 f,
@@ -344,6 +307,26 @@ fn write_fields(f: &mut Formatter<'_>, front: &str, fields: &[Field<'_>]) -> fmt
         }
     }
     Ok(())
+}
+
+/// Writes a vector of texts or of an ACL: `[a b c]` or `[a b c and 2 more]`.
+fn write_first<'a, T: Decode<'a> + Copy>(
+    f: &mut Formatter<'_>,
+    list: List<'a, T>,
+    write: impl Fn(&mut Formatter<'_>, T) -> fmt::Result,
+) -> fmt::Result {
+    if list.is_null() {
+        return f.write_str("null");
+    }
+    f.write_str("[")?;
+    for (index, item) in list.iter().take(MAX_LISTED).enumerate() {
+        f.write_str(if index == 0 { "" } else { " " })?;
+        write(f, item)?;
+    }
+    match list.len().checked_sub(MAX_LISTED + 1) {
+        Some(more) => write!(f, " and {} more]", more + 1),
+        None => f.write_str("]"),
+    }
 }
 
 /// Writes items as `[one; another]`.

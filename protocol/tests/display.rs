@@ -264,6 +264,8 @@ fn other_messages(listing: &mut Listing) {
     ] {
         listing.frame(&dissector.dissect(direction, &payload));
     }
+    let no_session = [vec![0; 16], vec![0xFF; 4]].concat();
+    listing.frame(&Dissector::new().dissect(ToClient, &no_session));
     let (mut dissector, long) = (Dissector::new(), "x".repeat(103));
     for (direction, mut bytes) in
         [(ToServer, &b"srvr"[..]), (ToClient, b"Zoo\r\nKeeper"), (ToClient, long.as_bytes())]

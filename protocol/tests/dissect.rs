@@ -180,22 +180,6 @@ fn replies_with_xid_minus_one_are_distinguished_from_events() {
     );
 }
 
-#[test]
-fn frames_do_not_depend_on_how_the_stream_is_split() {
-    let mut bytes = connect_request();
-    bytes.extend(get_acl(1));
-    bytes.extend(request(2, Request::WhoAmI));
-    let whole = lines(&mut Dissector::new(), ToServer, &bytes);
-    assert_eq!(whole.len(), 3);
-    for size in 1..bytes.len() {
-        let mut dissector = Dissector::new();
-        let lines: Vec<_> =
-            bytes.chunks(size).flat_map(|chunk| lines(&mut dissector, ToServer, chunk)).collect();
-        assert_eq!(lines, whole, "in pieces of {size}");
-        assert_eq!(dissector.buffered(ToServer), 0);
-    }
-}
-
 /// A server replies to it with MARSHALLINGERROR.
 #[test]
 fn an_undecodable_request_is_pending_too() {
@@ -418,28 +402,6 @@ fn frames_without_a_header_are_undecodable() {
     ] {
         assert_eq!(lines(&mut dissector, direction, bytes), [expected]);
     }
-}
-
-#[test]
-fn a_refused_handshake_has_a_line() {
-    let mut dissector = Dissector::new();
-    assert_eq!(
-        lines(&mut dissector, ToClient, &empty(0, ErrorCode::NotReadOnly)),
-        ["s2c connect refused NOTREADONLY"]
-    );
-    let mut out = Vec::new();
-    let refused = ConnectResponse {
-        protocol_version: 0,
-        time_out: 0,
-        session_id: 0,
-        passwd: None,
-        read_only: None,
-    };
-    frame::put_record(&mut out, LIMIT, &refused).unwrap();
-    assert_eq!(
-        lines(&mut Dissector::new(), ToClient, &out),
-        ["s2c connect timeOut=0 sessionId=0x0 passwd=null (no such session)"]
-    );
 }
 
 #[test]

@@ -539,17 +539,18 @@ proptest! {
             let (mut expected, mut frames) = (Vec::new(), Vec::new());
             let mut input = &bytes[..];
             while let Some(frame) = whole.feed(direction, &mut input) {
-                expected.push(frame.payload.to_vec());
+                expected.push((frame.payload.to_vec(), frame.to_string()));
             }
             let mut rest = &bytes[..];
             while !rest.is_empty() {
                 let (mut piece, tail) = rest.split_at((*sizes.next().unwrap()).min(rest.len()));
                 rest = tail;
                 while let Some(frame) = split.feed(direction, &mut piece) {
-                    frames.push(frame.payload.to_vec());
+                    frames.push((frame.payload.to_vec(), frame.to_string()));
                 }
             }
             prop_assert_eq!(&expected, &frames);
+            prop_assert_eq!(split.buffered(direction), 0);
             prop_assert_eq!(expected.len(), all.0.iter().filter(|(it, _)| *it == direction).count());
         }
     }
