@@ -24,15 +24,15 @@ use std::{
 
 use bytes::BytesMut;
 use docent_protocol::{
-    AddWatchMode, Decode as _, Encode, ErrorCode, EventType, KeeperState, OpCode, WatcherType,
+    AddWatchMode, Decode as _, ErrorCode, EventType, KeeperState, OpCode, WatcherType,
     acl::OPEN_ACL_UNSAFE,
     connect::ConnectRequest,
     frame,
     jute::Reader,
     operation::{Exists, GetChildren, GetData},
-    raw::put_request_parts,
+    raw::put_request,
     reply::ReplyHeader,
-    request::{CreateRequest, DeleteRequest, ReadRequest, RequestHeader, SetDataRequest},
+    request::{CreateRequest, DeleteRequest, ReadRequest, Request, RequestHeader, SetDataRequest},
 };
 use docent_session::{
     Config, Error, ErrorKind, Outcome, WatchedEvent,
@@ -485,24 +485,21 @@ impl World {
         self.note(format_args!("{path}: {what:?}"));
         self.collect_down();
         let change = Change { position: self.sent, what, path };
-        let (op, body): (_, Vec<u8>) = match what {
+        let (name, data, version) = (path.into(), None, -1);
+        let request = match what {
             What::Created => {
                 self.existing.insert(path);
                 let acl = OPEN_ACL_UNSAFE.into();
-                let request = CreateRequest { path: path.into(), data: None, acl, flags: 0 };
-                (OpCode::Create, encoded(&request))
+                Request::Create(CreateRequest { path: name, data, acl, flags: 0 })
             }
             What::Deleted => {
                 self.existing.remove(path);
-                (OpCode::Delete, encoded(&DeleteRequest { path: path.into(), version: -1 }))
+                Request::Delete(DeleteRequest { path: name, version })
             }
-            What::DataChanged => {
-                let request = SetDataRequest { path: path.into(), data: None, version: -1 };
-                (OpCode::SetData, encoded(&request))
-            }
+            What::DataChanged => Request::SetData(SetDataRequest { path: name, data, version }),
         };
         let mut out = Vec::new();
-        put_request_parts(&mut out, LIMIT, 1, op, &docent_protocol::raw::RawBody(&body)).unwrap();
+        put_request(&mut out, LIMIT, 1, &request).unwrap();
         self.server.handle_input(self.now, self.other, &out);
         let reply = self.server.poll_transmit(self.other).unwrap();
         let reply = ReplyHeader::decode(&mut Reader::new(&reply[4..])).unwrap();
@@ -654,12 +651,6 @@ impl World {
         self.refuses = self.faults.errors;
         self.changes.clear();
     }
-}
-
-fn encoded(record: &impl Encode) -> Vec<u8> {
-    let mut out = Vec::new();
-    record.encode(&mut out);
-    out
 }
 
 /// Connects the client that changes nodes, without a machine.

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::BytesMut;
 use docent_protocol::{
-    Decode as _, DecodeError, Encode, ErrorCode, OpCode, Stat,
+    Decode as _, DecodeError, Encode, OpCode, Stat,
     jute::Reader,
     multi::{MultiReply, MultiResult},
     operation::{Multi, MultiRead, Read, Write},
@@ -84,6 +84,13 @@ struct Step {
     chroot: Chroot,
     /// Whether it creates a node whose name the server completes.
     is_sequential: bool,
+}
+
+impl Step {
+    /// The error of this operation in a reply.
+    fn named(&self, error: Error) -> Error {
+        self.chroot.named(error.with_operation(self.op, &self.path))
+    }
 }
 
 /// The result of one write of a [`Transaction`].
@@ -218,16 +225,15 @@ impl<'a> Transaction<'a> {
 
     /// As [`commit`](Self::commit), for [`Client::renew_proof`].
     pub(super) fn commit_as_proof(&self) -> TransactionResponse {
-        let checked = self.refused.clone().map_or(Ok(()), Err);
         let shared = &self.client.handle.shared;
         let now = || shared.clock().now();
-        let response = self.client.exchange(checked, "", &self.writes, || {
+        let send = || {
             shared.request("", |machine, token| {
                 machine.reattach(now());
                 machine.submit_proof(&self.writes, token, now);
             })
-        });
-        TransactionResponse { response, steps: Arc::clone(&self.steps) }
+        };
+        self.commit_with(|checked, writes| self.client.exchange(checked, "", writes, send))
     }
 
     /// Adds a write; the first refusal is kept.
@@ -317,7 +323,7 @@ impl TransactionResponse {
     fn failed(&self, index: usize, kind: ErrorKind) -> Error {
         let error = Error::new(kind, Outcome::NotApplied).with_index(index);
         match self.steps.get(index) {
-            Some(step) => step.chroot.named(error.with_operation(step.op, &step.path)),
+            Some(step) => step.named(error),
             None => error.with_operation(OpCode::Multi, ""),
         }
     }
@@ -472,19 +478,14 @@ impl MultiReadResponse {
                 (OpCode::GetChildren, MultiResult::GetChildren(reply)) => children(reply)
                     .map(|children| Ok(ReadResult::GetChildren(children)))
                     .map_err(|error| bad_reply(&error).caused_by(error)),
-                (_, MultiResult::Error(code)) => Ok(Err(self.failed(index, code))),
+                (_, MultiResult::Error(code)) => {
+                    let kind = ErrorKind::from_code(code).unwrap_or(ErrorKind::BadReply);
+                    let error = Error::new(kind, Outcome::NotApplied).with_index(index);
+                    Ok(Err(step.named(error)))
+                }
                 _ => Err(bad_reply(&wrong_result(step))),
             })
             .collect()
-    }
-
-    fn failed(&self, index: usize, code: ErrorCode) -> Error {
-        let kind = ErrorKind::from_code(code).unwrap_or(ErrorKind::BadReply);
-        let error = Error::new(kind, Outcome::NotApplied).with_index(index);
-        match self.steps.get(index) {
-            Some(step) => step.chroot.named(error.with_operation(step.op, &step.path)),
-            None => error.with_operation(OpCode::MultiRead, ""),
-        }
     }
 }
 

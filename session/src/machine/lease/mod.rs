@@ -404,18 +404,6 @@ mod tests {
         assert_eq!(lease.claim().proven_until(at(1000)), at(1700));
     }
 
-    /// The machine has read the clock and waits for its lock while a holder reads the clock too.
-    #[test]
-    fn a_proof_dated_before_the_bound_revives_no_claim_that_had_expired() {
-        let lease = lease();
-        let (claim, other) = (lease.claim(), lease.claim());
-        assert_eq!(claim.proven_until(at(991)), at(990));
-        assert!(lease.prove(at(989), at(1700)));
-        assert_eq!(claim.proven_until(at(992)), Instant::ZERO, "expired, and then not");
-        assert_eq!(other.proven_until(at(992)), Instant::ZERO, "it could have expired");
-        assert_eq!(lease.claim().proven_until(at(992)), at(1700));
-    }
-
     #[test]
     fn a_lost_session_ends_every_claim_and_is_never_proven() {
         let lease = lease();

@@ -130,8 +130,7 @@ fn a_refused_session_is_lost_and_a_new_one_is_made() {
 #[test]
 fn another_session_than_the_one_asked_for_is_an_expiry() {
     let mut scenario = Scenario::connected();
-    scenario.cut_and_connect();
-    scenario.accept(8, 6000);
+    scenario.cut_and_accept(8, 6000);
     assert!(scenario.is_broken());
     assert_eq!(scenario.machine.state(), Some(ConnectionState::Lost));
     assert!(scenario.machine.lease().is_none());

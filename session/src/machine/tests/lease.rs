@@ -48,11 +48,9 @@ fn the_proof_only_ever_gets_shorter() {
     scenario.now += ms(1000);
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     assert_eq!(lease.proven_until(), created + ms(5940));
-    scenario.cut_and_connect();
-    scenario.accept(7, 3000);
+    scenario.cut_and_accept(7, 3000);
     assert_eq!(lease.proven_until(), created + ms(2970));
-    scenario.cut_and_connect();
-    scenario.accept(7, 60_000);
+    scenario.cut_and_accept(7, 60_000);
     assert_eq!(lease.proven_until(), created + ms(2970));
 }
 
@@ -98,8 +96,7 @@ fn a_session_handed_in_at_a_read_only_server_is_not_believed_in() {
     scenario.accept_read_only(0x17);
     let lease = scenario.lease();
     assert!(!lease.claim().is_valid(scenario.now));
-    scenario.cut_and_connect();
-    scenario.accept(0x17, 6000);
+    scenario.cut_and_accept(0x17, 6000);
     assert!(lease.claim().is_valid(scenario.now));
 }
 
@@ -353,8 +350,7 @@ fn a_shorter_timeout_granted_later_moves_the_deadline_nearer() {
 fn a_longer_timeout_granted_later_is_not_believed() {
     for created_with in [6000, 60_000] {
         let mut scenario = Scenario::connected_for(config(), created_with);
-        scenario.cut_and_connect();
-        scenario.accept(7, 6000);
+        scenario.cut_and_accept(7, 6000);
         scenario.cut_and_connect();
         let sent_at = scenario.now;
         scenario.accept(7, 60_000);
@@ -364,6 +360,22 @@ fn a_longer_timeout_granted_later_is_not_believed() {
 }
 
 // The pauses between attempts.
+
+impl Scenario {
+    /// An attempt that fails at once, which takes no time, or the pause before the next one.
+    fn attempt_or_pause(&mut self) -> Duration {
+        let before = self.now;
+        match self.machine.poll_connect(before) {
+            Connect::To(..) => self.cut(),
+            Connect::At(at) => {
+                self.now = at;
+                self.machine.handle_timeout(at);
+            }
+            other => panic!("{other:?}"),
+        }
+        self.now - before
+    }
+}
 
 /// A cut of 2.5 s in a session of 4 s, after the longest pause between two pings. Pauses get short towards the end
 /// of the session, so that there is an attempt between the end of the cut and the end of the session.
@@ -383,27 +395,10 @@ fn a_cut_of_five_eighths_of_the_timeout_loses_no_session() {
             scenario.wait(ms(silent));
             let end = scenario.now + ms(cut);
             scenario.cut();
-            let mut last = scenario.now;
             while scenario.now < end {
-                match scenario.machine.poll_connect(scenario.now) {
-                    Connect::To(..) => scenario.cut(),
-                    Connect::At(at) => {
-                        assert!(
-                            at.duration_since(scenario.now) <= ms(500),
-                            "a pause of T/8 at most"
-                        );
-                        last = scenario.now;
-                        scenario.now = at;
-                        scenario.machine.handle_timeout(at);
-                    }
-                    other => panic!("{other:?}"),
-                }
+                assert!(scenario.attempt_or_pause() <= ms(500), "a pause of T/8 at most");
             }
-            assert!(
-                scenario.now < contact + ms(3800),
-                "seed {seed}: {last:?} to {:?}",
-                scenario.now
-            );
+            assert!(scenario.now < contact + ms(3800), "seed {seed}: {:?}", scenario.now);
             assert!(!scenario.lease().is_lost(), "seed {seed}");
         }
     }
@@ -421,22 +416,8 @@ fn attempts_that_fail_at_once_have_pauses_until_the_session_ends() {
         scenario.cut();
         let (lease, cut_at, mut attempts) = (scenario.lease(), scenario.now, 0);
         while !lease.is_lost() {
-            match scenario.machine.poll_connect(scenario.now) {
-                Connect::To(..) => {
-                    attempts += 1;
-                    assert!(
-                        attempts < 100,
-                        "seed {seed}: {:?} after the cut",
-                        scenario.now - cut_at
-                    );
-                    scenario.cut();
-                }
-                Connect::At(at) => {
-                    scenario.now = at;
-                    scenario.machine.handle_timeout(at);
-                }
-                other => panic!("{other:?}"),
-            }
+            attempts += u32::from(scenario.attempt_or_pause().is_zero());
+            assert!(attempts < 100, "seed {seed}: {:?} after the cut", scenario.now - cut_at);
         }
     }
 }
@@ -528,47 +509,29 @@ fn each_answer_to_a_ping_counts_from_its_own() {
     assert_eq!(lease.deadline(), deadline(7000), "an answer to no ping");
 }
 
-/// The machine notes a limited number of pings. Here more of them wait behind one long reply.
+/// The connection notes the send times of a limited number of pings.
 #[test]
 fn the_answer_to_a_ping_that_was_not_noted_counts_from_no_later_one() {
-    let timeout = ms(6_000_000);
-    let config = config().with_session_timeout(timeout).with_max_reply_bytes(1 << 20);
-    let mut scenario = Scenario::connected_for(config, 6_000_000);
-    let lasts = timeout - scenario.machine.timeouts().margin;
+    let mut scenario = Scenario::connected();
     let lease = scenario.lease();
-    scenario.send_get("/long", 1);
-    let frame = reply_frame(1, &[0; 100_000]);
-    let mut input = BytesMut::new();
-    let pings =
-        |scenario: &Scenario| scenario.xids().iter().filter(|sent| **sent == xid::PING).count();
-    let ping = |scenario: &mut Scenario| {
-        scenario.wait_and_flush(ms(10_000));
-        scenario.now
-    };
-    let mut parts = frame.chunks(100);
-    while pings(&scenario) < 70 {
-        scenario.wait_and_flush(ms(1000));
-        input.extend_from_slice(parts.next().unwrap());
-        scenario.machine.handle_input(scenario.now, &mut input);
-    }
-    let seventieth = scenario.now;
-    parts.for_each(|part| input.extend_from_slice(part));
-    scenario.machine.handle_input(scenario.now, &mut input);
-    // The answers to the noted pings.
+    let noted_at = scenario.now;
     for _ in 0..64 {
-        scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
+        scenario.machine.connection.ping(noted_at);
     }
-    let later = ping(&mut scenario);
-    for _ in 64..70 {
+    let ping_later = |scenario: &mut Scenario| {
+        scenario.now += ms(1000);
+        scenario.machine.connection.ping(scenario.now);
+    };
+    ping_later(&mut scenario);
+    for answered in 0..66 {
+        if answered == 64 {
+            // There is room for it, but an earlier one is not noted.
+            ping_later(&mut scenario);
+        }
         scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
-        assert!(lease.deadline() <= seventieth + lasts, "counted from a later ping");
+        assert_eq!(lease.deadline(), noted_at + ms(5700), "{answered}");
     }
-    let next = ping(&mut scenario);
+    ping_later(&mut scenario);
     scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
-    scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
-    assert!(lease.deadline() <= next + lasts && later < next);
-    let last = ping(&mut scenario);
-    scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
-    assert_eq!(lease.deadline(), last + lasts, "noted again");
-    assert_eq!(pings(&scenario), 73);
+    assert_eq!(lease.deadline(), scenario.now + ms(5700), "noted again");
 }

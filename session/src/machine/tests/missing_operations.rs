@@ -38,8 +38,7 @@ impl Scenario {
         } else {
             self.refuse();
         }
-        self.cut_and_connect();
-        self.accept(id, 6000);
+        self.cut_and_accept(id, 6000);
     }
 
     fn missing_operations(&mut self) -> Vec<String> {

@@ -134,6 +134,11 @@ impl Scenario {
         self.connect();
     }
 
+    fn cut_and_accept(&mut self, session_id: i64, time_out: i32) {
+        self.cut_and_connect();
+        self.accept(session_id, time_out);
+    }
+
     fn cut_and_resume(&mut self) {
         self.cut();
         self.resume();

@@ -48,6 +48,11 @@ impl Scenario {
         sent_at
     }
 
+    fn renew_and_follow(&mut self) -> Instant {
+        self.renew_later();
+        self.follow_plan()
+    }
+
     fn proven_until(&self) -> Instant {
         self.machine.lease().unwrap().proven_until()
     }
@@ -75,8 +80,7 @@ fn direct() -> Scenario {
 fn a_write_behind_a_reconnect_counts_from_the_connect_request() {
     let mut scenario = Scenario::connected();
     let created = scenario.proven_until();
-    scenario.renew_later();
-    let attached_at = scenario.follow_plan();
+    let attached_at = scenario.renew_and_follow();
     scenario.now += ms(300);
     assert_eq!(scenario.proven_until(), created, "a reconnect alone proves nothing");
     scenario.confirm(5);
@@ -155,8 +159,7 @@ fn a_write_that_is_not_committed_proves_nothing() {
     ] {
         let mut scenario = Scenario::connected();
         let created = scenario.proven_until();
-        scenario.renew_later();
-        scenario.follow_plan();
+        scenario.renew_and_follow();
         let xid = scenario.last_xid();
         scenario.reply(xid, 5, code, body);
         assert_eq!(scenario.proven_until(), created, "{code} {body:?}");
@@ -174,8 +177,7 @@ fn a_connect_request_without_a_reply_is_the_base_until_a_write_has_succeeded() {
     scenario.cut_and_resume();
     scenario.confirm(5);
     assert_eq!(scenario.proven_until(), first + LASTS);
-    scenario.renew_later();
-    let second = scenario.follow_plan();
+    let second = scenario.renew_and_follow();
     scenario.confirm(6);
     assert_eq!(scenario.proven_until(), second + LASTS);
 }
@@ -188,8 +190,7 @@ fn a_reply_behind_the_bound_revives_no_claim() {
     let created = scenario.proven_until();
     scenario.now += ms(2000);
     scenario.read("/a", 1, 4);
-    scenario.renew_later();
-    let attached_at = scenario.follow_plan();
+    let attached_at = scenario.renew_and_follow();
     scenario.now = created + ms(1);
     scenario.confirm(5);
     assert_eq!(before.proven_until(scenario.now), Instant::ZERO);
@@ -199,19 +200,16 @@ fn a_reply_behind_the_bound_revives_no_claim() {
 #[test]
 fn a_shorter_timeout_granted_later_shortens_the_renewed_bound() {
     let mut scenario = Scenario::connected();
-    scenario.renew_later();
-    let attached_at = scenario.follow_plan();
+    let attached_at = scenario.renew_and_follow();
     scenario.confirm(5);
-    scenario.cut_and_connect();
-    scenario.accept(7, 3000);
+    scenario.cut_and_accept(7, 3000);
     assert_eq!(scenario.proven_until(), attached_at + ms(2970));
 }
 
 #[test]
 fn a_young_connection_is_not_replaced() {
     let mut scenario = Scenario::connected();
-    scenario.renew_later();
-    let attached_at = scenario.follow_plan();
+    let attached_at = scenario.renew_and_follow();
     scenario.now += ms(500);
     scenario.renew();
     assert!(!scenario.is_broken());
@@ -227,8 +225,7 @@ fn watches_are_set_again_behind_a_planned_reconnect() {
     let mut scenario = Scenario::connected();
     scenario.send_watch(WatchKind::Data, "/lock", 1);
     scenario.reply(1, 4, ErrorCode::Ok, b"");
-    scenario.renew_later();
-    scenario.follow_plan();
+    scenario.renew_and_follow();
     let after = scenario.wire.iter().rev().take(2).map(|(xid, _)| *xid).collect::<Vec<_>>();
     assert_eq!(after, [2, xid::SET_WATCHES]);
     scenario.event(EventType::NodeDeleted, "/lock");
@@ -265,10 +262,8 @@ fn no_reconnect_is_planned_where_no_session_is_resumed() {
     let mut scenario = Scenario::connected();
     scenario.renew_later();
     assert!(scenario.is_broken());
-    scenario.cut_and_connect();
-    scenario.accept(8, 6000);
-    scenario.cut_and_connect();
-    scenario.accept(9, 6000);
+    scenario.cut_and_accept(8, 6000);
+    scenario.cut_and_accept(9, 6000);
     let created = scenario.proven_until();
     scenario.renew_later();
     assert!(!scenario.is_broken(), "this session would be lost, too");
@@ -280,8 +275,7 @@ fn no_reconnect_is_planned_where_no_session_is_resumed() {
 #[test]
 fn at_the_leader_a_write_counts_from_its_sending() {
     let mut scenario = direct();
-    scenario.renew_later();
-    scenario.follow_plan();
+    scenario.renew_and_follow();
     let [first, second] = scenario.role_probes()[..] else {
         panic!("asked once for each connection")
     };
@@ -314,8 +308,7 @@ fn at_the_leader_a_write_counts_from_its_sending() {
 #[test]
 fn a_write_that_was_sent_before_the_role_was_known_counts_from_the_connect_request() {
     let mut scenario = direct();
-    scenario.renew_later();
-    let attached_at = scenario.follow_plan();
+    let attached_at = scenario.renew_and_follow();
     let number = *scenario.role_probes().last().unwrap();
     scenario.confirm(5);
     scenario.now += ms(300);
@@ -366,7 +359,6 @@ fn a_follower_is_asked_once_for_all_planned_reconnects() {
 #[test]
 fn without_direct_servers_no_role_is_asked_for() {
     let mut scenario = Scenario::connected();
-    scenario.renew_later();
-    scenario.follow_plan();
+    scenario.renew_and_follow();
     assert_eq!(scenario.role_probes(), []);
 }

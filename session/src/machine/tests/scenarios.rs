@@ -1,8 +1,13 @@
 //! Random scenarios.
 
+use std::cell::Cell;
+
 use proptest::{prelude::*, test_runner::TestCaseError};
 
-use super::*;
+use super::{
+    watches::{PERSISTENT, RECURSIVE},
+    *,
+};
 use crate::machine::ServerStatus;
 
 /// One thing that can happen to a machine.
@@ -77,19 +82,18 @@ fn step() -> impl Strategy<Value = Step> {
 /// Plays the steps, and counts the completions.
 fn run(config: Config, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let mut scenario = Scenario::new(config);
-    let mut given = 0;
+    let given = Cell::new(0);
+    let token = || {
+        given.set(given.get() + 1);
+        given.get()
+    };
+    let path = |deep| if deep { "/w/x" } else { "/w" };
     let mut answered = Vec::new();
     for step in steps {
         let now = scenario.now;
         match step {
-            Step::Get => {
-                given += 1;
-                scenario.get("/a", given);
-            }
-            Step::Watch => {
-                given += 1;
-                scenario.watch(WatchKind::Exist, "/w", given);
-            }
+            Step::Get => scenario.get("/a", token()),
+            Step::Watch => scenario.watch(WatchKind::Exist, "/w", token()),
             Step::Wait(millis) => scenario.wait(ms(millis.into())),
             Step::Flush => scenario.machine.poll_transmit(now, &mut Vec::new()),
             Step::Cut => scenario.cut(),
@@ -107,59 +111,31 @@ fn run(config: Config, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 }
             }
             Step::Bytes(bytes) => scenario.feed_bytes(&bytes),
-            Step::Auth => {
-                given += 1;
-                scenario.add_auth("digest", b"u:p", given);
-            }
+            Step::Auth => scenario.add_auth("digest", b"u:p", token()),
             Step::AddWatch(recursive, deep) => {
-                given += 1;
-                let mode = if recursive {
-                    docent_protocol::AddWatchMode::PersistentRecursive
-                } else {
-                    docent_protocol::AddWatchMode::Persistent
-                };
-                let path = if deep { "/w/x" } else { "/w" };
-                scenario.machine.add_watch(mode, given, path.into(), given, || now);
+                let mode = if recursive { RECURSIVE } else { PERSISTENT };
+                scenario.add_watch(mode, path(deep), token());
             }
-            Step::Read(deep) => {
-                given += 1;
-                let path = if deep { "/w/x" } else { "/w" };
-                let registration =
-                    Registration { kind: WatchKind::Child, path: path.into(), watcher: given };
-                let make = |watch| GetChildren(ReadRequest { path: path.into(), watch });
-                scenario.machine.submit_watching(make, given, registration, || now);
-            }
+            Step::Read(deep) => scenario.read_and_watch(WatchKind::Child, path(deep), token()),
             Step::Unwatch(which) => {
-                let watcher = u32::from(which) % (given + 1);
-                given += 1;
+                let watcher = u32::from(which) % (given.get() + 1);
                 if which % 2 == 0 {
-                    scenario.machine.remove_watch("/w", &watcher, Some(given), || now);
+                    scenario.machine.remove_watch("/w", &watcher, Some(token()), || now);
                 } else {
                     scenario.machine.cancel_watch("/w", &watcher, || now);
                     scenario.machine.cancel_watch("/w/x", &watcher, || now);
                     let path = "/w/x".into();
-                    scenario.machine.remove_watches(path, WatcherType::Any, given, || now);
+                    scenario.machine.remove_watches(path, WatcherType::Any, token(), || now);
                 }
             }
-            Step::Close => {
-                given += 1;
-                scenario.machine.close(Some(given), now + ms(500));
-            }
-            Step::Room => {
-                given += 1;
-                scenario.machine.wait_for_capacity(given);
-            }
+            Step::Close => scenario.machine.close(Some(token()), now + ms(500)),
+            Step::Room => scenario.machine.wait_for_capacity(token()),
             Step::Servers(stays) => {
                 let name = if stays { "one" } else { "two" };
                 scenario.machine.update_server_list(&[host(name)]);
             }
-            Step::Probe => {
-                scenario.machine.handle_probe(&host("one"), true);
-            }
-            Step::Reconnect => {
-                given += 1;
-                scenario.machine.reconnect(given, now);
-            }
+            Step::Probe => scenario.machine.handle_probe(&host("one"), true),
+            Step::Reconnect => scenario.machine.reconnect(token(), now),
             Step::Status(own, connections) => {
                 let number = scenario.machine.metrics().connections;
                 let host = host(if own { "one" } else { "two" });
@@ -172,15 +148,10 @@ fn run(config: Config, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 scenario.machine.handle_status(now, number, &host, status);
             }
             Step::Reserved => {
-                given += 1;
-                let operation = Delete(DeleteRequest { path: "/a".into(), version: -1 });
-                scenario.machine.submit_reserved(&operation, given, || now);
+                scenario.machine.submit_reserved(&delete("/a"), token(), || now);
             }
-            Step::AcceptReadOnly(session_id, time_out) => {
-                scenario.feed(&ConnectResponse {
-                    read_only: Some(true),
-                    ..granted(session_id, time_out)
-                });
+            Step::AcceptReadOnly(id, timeout) => {
+                scenario.feed(&ConnectResponse { read_only: Some(true), ..granted(id, timeout) });
                 scenario.flush();
             }
             Step::Event(which, deep) => {
@@ -190,7 +161,7 @@ fn run(config: Config, steps: Vec<Step>) -> Result<(), TestCaseError> {
                     EventType::NodeDataChanged,
                     EventType::NodeChildrenChanged,
                 ];
-                scenario.event(kinds[usize::from(which) % 4], if deep { "/w/x" } else { "/w" });
+                scenario.event(kinds[usize::from(which) % 4], path(deep));
             }
             Step::Due => {
                 let due = scenario.machine.poll_timeout();
@@ -202,7 +173,7 @@ fn run(config: Config, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 }
             }
             Step::Forget(which) => {
-                let watcher = u32::from(which) % (given + 1);
+                let watcher = u32::from(which) % (given.get() + 1);
                 scenario.machine.forget_watch("/w", &watcher);
                 scenario.machine.forget_watch("/w/x", &watcher);
             }
@@ -243,7 +214,7 @@ fn run(config: Config, steps: Vec<Step>) -> Result<(), TestCaseError> {
     scenario.wait(ms(501));
     answered.extend(scenario.completions().into_iter().map(|(token, _)| token));
     answered.sort_unstable();
-    prop_assert_eq!(answered, (1..=given).collect::<Vec<_>>());
+    prop_assert_eq!(answered, (1..=given.get()).collect::<Vec<_>>());
     Ok(())
 }
 

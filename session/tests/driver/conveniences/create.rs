@@ -93,9 +93,7 @@ async fn a_node_in_place_of_a_container_survives_the_end_of_the_connection() {
     let call = run(&client, async |client| client.ensure_path("/a", CreateMode::Container).await);
     let refused = Fails(ErrorCode::Unimplemented);
     conn.script(&[("Exists", "/a", NO_NODE), ("CreateContainer", "/a", refused)]).await;
-    conn.expect("Create(", "/a").await;
-    drop(conn);
-    let (mut conn, _) = net.serve(7).await;
+    let mut conn = conn.lose_reply("Create(", "/a", &mut net).await;
     conn.script(&[("Create(", "/a", Created)]).await;
     result("the parents", call).await.unwrap();
 }

@@ -40,6 +40,13 @@ impl Conn {
         (xid, request)
     }
 
+    /// Loses the connection behind this request; returns the next one of the same session.
+    async fn lose_reply(mut self, op: &str, path: &str, net: &mut Net) -> Self {
+        self.expect(op, path).await;
+        drop(self);
+        net.serve(7).await.0
+    }
+
     async fn answer(&mut self, xid: i32, path: &str, answer: Answer<'_>) {
         let (code, body) = match answer {
             Created => (ErrorCode::Ok, encoded(&PathReply { path: path.into() })),

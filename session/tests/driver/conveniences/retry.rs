@@ -6,21 +6,17 @@ use super::*;
 // Case (Contracts of a call): a retried write whose reply was lost.
 #[tokio::test(start_paused = true)]
 async fn a_retry_repeats_only_operations_that_were_not_applied() {
-    let (client, mut conn, mut net) = connected().await;
+    let (client, conn, mut net) = connected().await;
     let write = run(&client, async |client| {
         client
             .retry(&RetryForever { retry_interval: ms(1) }, || client.set_data("/a", b"", None))
             .await
     });
-    conn.expect("SetData", "/a").await;
-    drop(conn);
+    let conn = conn.lose_reply("SetData", "/a", &mut net).await;
     assert_eq!(refusal(result("the write", write).await), LOST);
 
-    let (mut conn, _) = net.serve(7).await;
     let read = run(&client, async |client| client.retry(&TWICE, || client.get_data("/a")).await);
-    conn.expect("GetData", "/a").await;
-    drop(conn);
-    let (mut conn, _) = net.serve(7).await;
+    let mut conn = conn.lose_reply("GetData", "/a", &mut net).await;
     let (xid, _) = conn.expect("GetData", "/a").await;
     conn.data(xid, b"x").await;
     assert_eq!(result("the read", read).await.unwrap().data, "x");
@@ -53,7 +49,7 @@ async fn a_retry_ends_as_the_policy_says() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idempotent_call_is_repeated_whatever_its_outcome() {
-    let (client, mut conn, mut net) = connected().await;
+    let (client, conn, mut net) = connected().await;
     let call = run(&client, async |client| {
         client
             .retry_idempotent(&TWICE, || {
@@ -61,9 +57,7 @@ async fn an_idempotent_call_is_repeated_whatever_its_outcome() {
             })
             .await
     });
-    conn.expect("SetData", "/a").await;
-    drop(conn);
-    let (mut conn, _) = net.serve(7).await;
+    let mut conn = conn.lose_reply("SetData", "/a", &mut net).await;
     conn.script(&[("SetData", "/a", Answer::Stat)]).await;
     assert!(result("the write", call).await.unwrap().is_some());
 }
@@ -72,13 +66,11 @@ async fn an_idempotent_call_is_repeated_whatever_its_outcome() {
 // not applied: a release, and a `SharedValue::try_set_value`.
 #[tokio::test(start_paused = true)]
 async fn the_outcome_of_an_idempotent_call_is_that_of_all_attempts() {
-    let (client, mut conn, mut net) = connected().await;
+    let (client, conn, mut net) = connected().await;
     let call = run(&client, async |client| {
         client.retry_idempotent(&TWICE, || client.delete("/a", None)).await
     });
-    conn.expect("Delete", "/a").await;
-    drop(conn);
-    let (mut conn, _) = net.serve(7).await;
+    let mut conn = conn.lose_reply("Delete", "/a", &mut net).await;
     conn.script(&[("Delete", "/a", Fails(ErrorCode::NoAuth))]).await;
     let refused = (ErrorKind::NoAuth, Outcome::Unknown);
     assert_eq!(refusal(result("the delete", call).await), refused);

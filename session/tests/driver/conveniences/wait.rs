@@ -14,11 +14,17 @@ async fn until_it_waits(conn: &mut Conn) {
     conn.answer(xid, "/a", NO_NODE).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_wait_ends_with_the_creation_and_leaves_no_watch() {
-    let (client, mut conn, _net) = connected().await;
+/// A client that waits for the creation of `/a`.
+async fn waiting() -> (Client, Conn, Net, JoinHandle<Result<Stat, Error>>) {
+    let (client, mut conn, net) = connected().await;
     let call = wait_for_a(&client);
     until_it_waits(&mut conn).await;
+    (client, conn, net, call)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_with_the_creation_and_leaves_no_watch() {
+    let (client, mut conn, _net, call) = waiting().await;
     conn.event(EventType::NodeCreated, "/a").await;
     // Deleted again before it was read.
     until_it_waits(&mut conn).await;
@@ -95,9 +101,7 @@ async fn a_dropped_wait_leaves_no_watch() {
 // Case (Contracts of a call): a wait for a node loses its connection.
 #[tokio::test(start_paused = true)]
 async fn a_wait_goes_on_with_the_next_connection() {
-    let (client, mut conn, mut net) = connected().await;
-    let call = wait_for_a(&client);
-    until_it_waits(&mut conn).await;
+    let (_client, conn, mut net, call) = waiting().await;
     drop(conn);
     let (mut conn, _) = net.serve(7).await;
     let (xid, request) = conn.request().await;
@@ -106,18 +110,14 @@ async fn a_wait_goes_on_with_the_next_connection() {
     conn.event(EventType::NodeCreated, "/a").await;
     conn.reply(xid, 9, ErrorCode::Ok, &[]).await;
     // Lost with the next connection: only a read, so it is sent again.
-    conn.expect("Exists", "/a").await;
-    drop(conn);
-    let (mut conn, _) = net.serve(7).await;
+    let mut conn = conn.lose_reply("Exists", "/a", &mut net).await;
     conn.script(&[("Exists", "/a", Answer::Stat)]).await;
     result("the wait", call).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_goes_on_in_the_next_session() {
-    let (client, mut conn, mut net) = connected().await;
-    let call = wait_for_a(&client);
-    until_it_waits(&mut conn).await;
+    let (client, conn, mut net, call) = waiting().await;
     drop(conn);
     let (_conn, _) = net.serve_for(0, 0).await;
     let (mut conn, _) = net.serve(8).await;
@@ -148,9 +148,7 @@ async fn a_wait_outlasts_an_overloaded_server_with_growing_pauses() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_with_the_client() {
-    let (client, mut conn, _net) = connected().await;
-    let call = wait_for_a(&client);
-    until_it_waits(&mut conn).await;
+    let (client, mut conn, _net, call) = waiting().await;
     close(&client, &mut conn).await;
     assert_eq!(refusal(result("the wait", call).await), CLOSED);
 }

@@ -8,8 +8,8 @@ mod refusals;
 mod removal;
 mod removal_for_all;
 
-const PERSISTENT: AddWatchMode = AddWatchMode::Persistent;
-const RECURSIVE: AddWatchMode = AddWatchMode::PersistentRecursive;
+pub(super) const PERSISTENT: AddWatchMode = AddWatchMode::Persistent;
+pub(super) const RECURSIVE: AddWatchMode = AddWatchMode::PersistentRecursive;
 
 const RESYNC: (EventType, KeeperState) = (EventType::None, KeeperState::SyncConnected);
 
@@ -19,7 +19,7 @@ impl Scenario {
     }
 
     /// Reads as a client does: the machine decides on the watch flag.
-    fn read_and_watch(&mut self, kind: WatchKind, path: &str, token: u32) {
+    pub(super) fn read_and_watch(&mut self, kind: WatchKind, path: &str, token: u32) {
         let (clock, machine) = (self.clock(), &mut self.machine);
         let registration = Registration { kind, path: path.into(), watcher: token };
         let read = |watch| ReadRequest { path: path.into(), watch };
@@ -94,6 +94,13 @@ impl Scenario {
     fn sends(&mut self, text: &str) {
         let sent = self.answer();
         assert!(sent.len() == 1 && sent[0].contains(text), "{sent:?}");
+    }
+
+    /// Gives a watch back, for which one request is sent, with this text in it.
+    #[track_caller]
+    fn removes(&mut self, path: &str, watcher: u32, text: &str) {
+        self.remove(path, watcher);
+        self.sends(text);
     }
 
     fn remove_all(&mut self, path: &str, watcher_type: WatcherType, token: u32) {

@@ -14,10 +14,8 @@ fn only_the_last_watcher_of_a_kind_is_given_back() {
     scenario.remove("/a", 1);
     assert_eq!(scenario.answer(), [""; 0]);
     assert_eq!(scenario.completions(), [(1, Ok(50))]);
-    scenario.remove("/a", 2);
-    scenario.sends(r#"RemoveWatches(WatchesRequest { path: "/a", watcher_type: Data"#);
-    scenario.remove("/a", 3);
-    scenario.sends("Children");
+    scenario.removes("/a", 2, r#"RemoveWatches(WatchesRequest { path: "/a", watcher_type: Data"#);
+    scenario.removes("/a", 3, "Children");
     assert_eq!(scenario.machine.watches(), 0);
 }
 
@@ -75,8 +73,7 @@ fn a_recursive_watch_that_goes_leaves_the_persistent_one() {
     assert_eq!(scenario.watch_events(), [(2, EventType::NodeChildrenChanged)]);
     scenario.sends("PersistentRecursive");
     assert_eq!(scenario.answer(), [""; 0]);
-    scenario.remove("/a", 2);
-    scenario.sends("Any");
+    scenario.removes("/a", 2, "Any");
 }
 
 /// Before 3.9 the type is not known, and the mode was replaced.
@@ -95,8 +92,7 @@ fn the_only_watch_of_a_path_is_removed_as_a_whole() {
     for mode in [PERSISTENT, RECURSIVE] {
         let mut scenario = Scenario::watching(&[(mode, "/a")]);
         scenario.completions();
-        scenario.remove("/a", 1);
-        scenario.sends("Any");
+        scenario.removes("/a", 1, "Any");
         assert_eq!(scenario.completions(), [(1, Ok(50))]);
         assert_eq!(scenario.answer(), [""; 0]);
     }
@@ -107,8 +103,7 @@ fn the_only_watch_of_a_path_is_removed_as_a_whole() {
 fn a_recursive_watch_that_goes_while_another_is_on_its_way_is_made_up_for() {
     let mut scenario = Scenario::watching(&[(RECURSIVE, "/a")]);
     scenario.add_watch(PERSISTENT, "/a", 2);
-    scenario.remove("/a", 1);
-    scenario.sends("mode: PersistentRecursive");
+    scenario.removes("/a", 1, "mode: PersistentRecursive");
     scenario.sends("mode: Persistent }");
     scenario.answer();
     scenario.watch_events();
@@ -122,8 +117,7 @@ fn a_recursive_watch_that_goes_while_a_read_is_on_its_way_is_narrowed() {
     let mut scenario = Scenario::watching(&[(RECURSIVE, "/a")]);
     scenario.read_and_watch(WatchKind::Child, "/a", 2);
     scenario.flush();
-    scenario.remove("/a", 1);
-    scenario.sends("mode: Persistent }");
+    scenario.removes("/a", 1, "mode: Persistent }");
 }
 
 /// The mode of a forgotten watch stays on the server, and serves the other watches of the path.
@@ -145,8 +139,7 @@ fn a_forgotten_recursive_watch_keeps_its_mode() {
     scenario.sends("watch: false");
     // The removal of another watch removes the mode, too.
     scenario.event(EventType::NodeDataChanged, "/a");
-    scenario.remove("/a", 2);
-    scenario.sends("Any");
+    scenario.removes("/a", 2, "Any");
 }
 
 /// A one-shot watch under a persistent one has nothing of its own on the server.
@@ -164,8 +157,7 @@ fn a_covered_watch_is_given_back_without_a_request() {
 fn nothing_is_given_back_while_another_is_on_its_way() {
     let mut scenario = Scenario::reading(WatchKind::Data);
     scenario.read_and_watch(WatchKind::Data, "/a", 2);
-    scenario.remove("/a", 1);
-    scenario.sends("GetData");
+    scenario.removes("/a", 1, "GetData");
     assert_eq!(scenario.machine.watches(), 1);
 }
 

@@ -106,8 +106,7 @@ fn the_removal_of_a_persistent_watch_leaves_a_recursive_one_beside_it_as_it_is()
 fn the_half_of_a_persistent_watch_that_a_removal_left_is_given_back() {
     let mut scenario = Scenario::watching(&[(PERSISTENT, "/a")]);
     scenario.remove_all("/a", WatcherType::Children, 2);
-    scenario.remove("/a", 1);
-    scenario.sends("Children");
+    scenario.removes("/a", 1, "Children");
     scenario.sends("Any");
     assert_eq!(scenario.answer(), [""; 0]);
 }
