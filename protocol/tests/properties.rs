@@ -17,7 +17,7 @@ use docent_protocol::{
     dissect::{Direction, Dissector, Message},
     frame,
     jute::{List, Reader},
-    multi::{MultiOp, MultiReply, MultiRequest, MultiResult},
+    multi::{MultiHeader, MultiOp, MultiReply, MultiRequest, MultiResult},
     operation::{self, Operation},
     raw,
     reply::{
@@ -108,7 +108,7 @@ fn listing() -> impl Strategy<Value = Vec<u8>> {
             }
             if let Some((index, number)) = wrong_length {
                 let offsets = texts.iter().scan(4, |next, text| {
-                    Some(std::mem::replace(next, *next + 4 + text.as_ref().map_or(0, Vec::len)))
+                    Some(mem::replace(next, *next + 4 + text.as_ref().map_or(0, Vec::len)))
                 });
                 if let Some(offset) = offsets.clone().nth(index.index(texts.len().max(1))) {
                     out[offset..offset + 4].copy_from_slice(&number.to_be_bytes());
@@ -128,14 +128,19 @@ fn decode_one_by_one<'a>(reader: &mut Reader<'a>) -> Result<Vec<Text<'a>>, Decod
     (0..count).map(|_| Text::decode(reader)).collect()
 }
 
+fn encoded(value: &impl Encode) -> Vec<u8> {
+    let mut out = Vec::new();
+    value.encode(&mut out);
+    out
+}
+
 /// Asserts that a value round-trips, that `Vec` and `BytesMut` get the same bytes, and that every prefix of the
 /// bytes is an error.
 fn round_trip<T: Encode + PartialEq + std::fmt::Debug>(
     value: &T,
-    decode: impl for<'a> Fn(&mut Reader<'a>) -> Result<bool, docent_protocol::DecodeError>,
+    decode: impl for<'a> Fn(&mut Reader<'a>) -> Result<bool, DecodeError>,
 ) {
-    let mut out = Vec::new();
-    value.encode(&mut out);
+    let out = encoded(value);
     let mut other = BytesMut::new();
     value.encode(&mut other);
     assert_eq!(out, other);
@@ -421,20 +426,16 @@ proptest! {
         let request = ConnectRequest {
             protocol_version: version, last_zxid_seen: zxid, time_out, session_id: id, passwd, read_only,
         };
-        let mut out = Vec::new();
-        request.encode(&mut out);
+        let out = encoded(&request);
         prop_assert_eq!(ConnectRequest::decode(&mut Reader::new(&out)), Ok(request));
         let response =
             ConnectResponse { protocol_version: version, time_out, session_id: id, passwd, read_only };
-        let reply = HandshakeReply::Response(response);
-        let mut out = Vec::new();
-        reply.encode(&mut out);
-        prop_assert_eq!(HandshakeReply::decode(&mut Reader::new(&out)), Ok(reply));
         prop_assert_eq!(response.is_refused(), time_out <= 0 || id == 0);
-        let refused = HandshakeReply::Refused(ReplyHeader { xid: 0, zxid, err: time_out.into() });
-        let mut out = Vec::new();
-        refused.encode(&mut out);
-        prop_assert_eq!(HandshakeReply::decode(&mut Reader::new(&out)), Ok(refused));
+        let refused = ReplyHeader { xid: 0, zxid, err: time_out.into() };
+        for reply in [HandshakeReply::Response(response), HandshakeReply::Refused(refused)] {
+            let out = encoded(&reply);
+            prop_assert_eq!(HandshakeReply::decode(&mut Reader::new(&out)), Ok(reply));
+        }
     }
 
     #[test]
@@ -474,13 +475,8 @@ proptest! {
             round_trip_reply(OpCode::MultiRead, Reply::Multi(MultiReply::new(results)));
         }
         for op in ops {
-            let header = docent_protocol::multi::MultiHeader {
-                op: op.op_code(), done: false, err: ErrorCode::SystemError,
-            };
-            let mut out = Vec::new();
-            op.encode(&mut out);
-            let front = docent_protocol::multi::MultiHeader::decode(&mut Reader::new(&out));
-            prop_assert_eq!(front, Ok(header));
+            let header = MultiHeader { op: op.op_code(), done: false, err: ErrorCode::SystemError };
+            prop_assert_eq!(MultiHeader::decode(&mut Reader::new(&encoded(&op))), Ok(header));
         }
     }
 
@@ -582,7 +578,6 @@ proptest! {
         let ClientStream(bytes) = arbitrary::Arbitrary::arbitrary(&mut Unstructured::new(&seed)).unwrap();
         let (mut dissector, mut input, mut count) = (Dissector::new(), &bytes[..], 0);
         while let Some(frame) = dissector.feed(Direction::ToServer, &mut input) {
-            use docent_protocol::dissect::Message;
             prop_assert!(frame.is_exact(), "{}", frame);
             match frame.message {
                 Message::ConnectRequest(_) => prop_assert_eq!(count, 0),
@@ -644,9 +639,7 @@ fn check_operation(operation: &impl Operation, path: &str) {
     let frame = dissector.feed(Direction::ToServer, &mut input).unwrap();
     assert!(frame.is_exact(), "{frame}");
     assert_eq!(frame.op(), Some(operation.op_code()));
-    let docent_protocol::dissect::Message::Request { request, .. } = frame.message else {
-        panic!("{frame}")
-    };
+    let Message::Request { request, .. } = frame.message else { panic!("{frame}") };
     assert!(!raw::is_harmful(&request));
     assert_eq!(request.path().unwrap_or(Text::new("")), path);
 }
