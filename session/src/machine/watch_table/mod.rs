@@ -109,29 +109,19 @@ impl<W: Clone + Ord> Watches<W> {
 
     /// Removes a requested watch that the server did not set. Returns whether the watcher was still registered.
     pub(crate) fn withdraw(&mut self, path: &str, watcher: &W) -> bool {
-        let place = match self.paths.get(path) {
-            Some(Watchers::Many(many)) => many.find(watcher),
-            Some(Watchers::One(stage, kind, one)) if one == watcher => Some((*stage, *kind, 0)),
-            _ => None,
-        };
-        let requested = place.filter(|(stage, ..)| *stage == Stage::Requested);
-        requested.and_then(|place| self.take_one(path, place)).is_some()
+        let requested = self.place(path, watcher).filter(|(stage, ..)| *stage == Stage::Requested);
+        requested.and_then(|place| self.take_at(path, place)).is_some()
     }
 
     /// Removes a watcher from this table only. Returns its kind, requested or set. If there are several, which is rare,
     /// returns the last one in [`WatchKind`].
     pub(crate) fn remove(&mut self, path: &str, watcher: &W) -> Option<WatchKind> {
         let mut removed = None;
-        loop {
-            let place = match self.paths.get(path) {
-                Some(Watchers::Many(many)) => many.find(watcher),
-                Some(Watchers::One(stage, kind, one)) if one == watcher => Some((*stage, *kind, 0)),
-                _ => None,
-            };
-            let Some(place) = place else { return removed };
-            let (kind, _) = self.take_one(path, place)?;
-            removed = removed.max(Some(kind));
+        while let Some(place) = self.place(path, watcher) {
+            self.take_at(path, place)?;
+            removed = removed.max(Some(place.1));
         }
+        removed
     }
 
     /// Removes all set watchers of these kinds from a path.
@@ -366,8 +356,12 @@ impl<W: Clone + Ord> Watches<W> {
         }
     }
 
-    fn take_one(&mut self, path: &str, place: Place) -> Option<(WatchKind, W)> {
-        self.take_at(path, place).map(|(_, watcher)| (place.1, watcher))
+    /// The first of a watcher's places at this path.
+    fn place(&self, path: &str, watcher: &W) -> Option<Place> {
+        match self.paths.get(path)? {
+            Watchers::Many(many) => many.find(watcher),
+            Watchers::One(stage, kind, one) => (one == watcher).then_some((*stage, *kind, 0)),
+        }
     }
 
     /// Removes one watcher from the table: the path's only one, or the one at `place`.
