@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use docent_protocol::{
-    DecodeErrorKind, Encode, ErrorCode, OpCode, Perms, Text,
+    DecodeErrorKind, Encode, ErrorCode, EventType, KeeperState, OpCode, Perms, WatcherEvent,
     acl::{Acl, Id},
     connect::{ConnectRequest, ConnectResponse},
     dissect::{Direction, Dissector, MAX_PENDING, Message, ReplyBody},
@@ -17,31 +17,31 @@ use Direction::{ToClient, ToServer};
 
 const LIMIT: usize = 1 << 20;
 
-fn connect_request() -> Vec<u8> {
+fn record(record: &impl Encode) -> Vec<u8> {
     let mut out = Vec::new();
-    let request = ConnectRequest {
+    frame::put_record(&mut out, LIMIT, record).unwrap();
+    out
+}
+
+fn connect_request() -> Vec<u8> {
+    record(&ConnectRequest {
         protocol_version: 0,
         last_zxid_seen: 0,
         time_out: 10_000,
         session_id: 0,
         passwd: Some(b"topsecretpasswd!"),
         read_only: Some(false),
-    };
-    frame::put_record(&mut out, LIMIT, &request).unwrap();
-    out
+    })
 }
 
 fn connect_response() -> Vec<u8> {
-    let mut out = Vec::new();
-    let response = ConnectResponse {
+    record(&ConnectResponse {
         protocol_version: 0,
         time_out: 10_000,
         session_id: 0x77,
         passwd: Some(b"topsecretpasswd!"),
         read_only: Some(false),
-    };
-    frame::put_record(&mut out, LIMIT, &response).unwrap();
-    out
+    })
 }
 
 fn request(xid: i32, request: Request<'_>) -> Vec<u8> {
@@ -52,6 +52,22 @@ fn request(xid: i32, request: Request<'_>) -> Vec<u8> {
 
 fn get_acl(xid: i32) -> Vec<u8> {
     request(xid, Request::GetAcl(PathRequest { path: "/a".into() }))
+}
+
+fn sync(xid: i32, path: &str) -> Vec<u8> {
+    request(xid, Request::Sync(PathRequest { path: path.into() }))
+}
+
+fn auth(secret: &[u8]) -> Vec<u8> {
+    let auth = AuthRequest { auth_type: 0, scheme: "digest".into(), auth: Some(secret) };
+    request(xid::AUTH, Request::Auth(auth))
+}
+
+/// A frame with this body, which need not be that of the operation.
+fn raw_request(xid: i32, op: OpCode, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    raw::put_request_parts(&mut out, LIMIT, xid, op, &raw::RawBody(body)).unwrap();
+    out
 }
 
 fn reply(xid: i32, err: ErrorCode, body: &impl Encode) -> Vec<u8> {
@@ -66,6 +82,12 @@ fn reply(xid: i32, err: ErrorCode, body: &impl Encode) -> Vec<u8> {
 
 fn empty(xid: i32, err: ErrorCode) -> Vec<u8> {
     reply(xid, err, &Reply::Empty)
+}
+
+fn event(path: &str) -> Vec<u8> {
+    let (event_type, state) = (EventType::NodeDeleted, KeeperState::SyncConnected);
+    let event = WatcherEvent { event_type, state, path: path.into() };
+    reply(xid::NOTIFICATION, ErrorCode::Ok, &event)
 }
 
 /// A dissector after the handshake.
@@ -86,6 +108,16 @@ fn lines(dissector: &mut Dissector, direction: Direction, mut bytes: &[u8]) -> V
     lines
 }
 
+/// Feeds each frame, which has to have this line.
+fn assert_lines<const N: usize>(
+    dissector: &mut Dissector,
+    frames: [(Direction, Vec<u8>, &str); N],
+) {
+    for (direction, bytes, line) in frames {
+        assert_eq!(lines(dissector, direction, &bytes), [line]);
+    }
+}
+
 #[test]
 fn a_reply_is_decoded_by_its_request() {
     let mut dissector = connected();
@@ -95,106 +127,70 @@ fn a_reply_is_decoded_by_its_request() {
         acl: docent_protocol::acl::OPEN_ACL_UNSAFE.into(),
         flags: 3,
     };
-    assert_eq!(
-        lines(&mut dissector, ToServer, &request(5, Request::Create2(create))),
-        ["c2s 5 create2 /s01/_c_x-lock- data=9 bytes acl=[31 world:anyone] flags=3"]
-    );
-    assert_eq!(
-        lines(&mut dissector, ToClient, &empty(5, ErrorCode::NoNode)),
-        ["s2c 5 zxid=0x12 create2 NONODE"]
-    );
+    let line = "c2s 5 create2 /s01/_c_x-lock- data=9 bytes acl=[31 world:anyone] flags=3";
+    let frames = [
+        (ToServer, request(5, Request::Create2(create)), line),
+        (ToClient, empty(5, ErrorCode::NoNode), "s2c 5 zxid=0x12 create2 NONODE"),
+    ];
+    assert_lines(&mut dissector, frames);
     assert_eq!(dissector.pending(), 0);
 }
 
 #[test]
 fn replies_out_of_order_match_their_requests() {
-    let mut dissector = connected();
-    let mut sent = get_acl(1);
-    sent.extend(request(77, Request::Ping));
-    sent.extend(request(
-        xid::AUTH,
-        Request::Auth(AuthRequest {
-            auth_type: 0,
-            scheme: "digest".into(),
-            auth: Some(b"alice:pw"),
-        }),
-    ));
-    sent.extend(request(2, Request::Other(OpCode::from_number(9999), &[])));
-    assert_eq!(
-        lines(&mut dissector, ToServer, &sent),
-        [
-            "c2s 1 getACL /a",
-            "c2s 77 ping",
-            "c2s -4 auth scheme=digest auth=8 bytes",
-            "c2s 2 unknown(9999) body=0 bytes",
-        ]
-    );
-    let mut received = empty(2, ErrorCode::Unimplemented);
-    received.extend(empty(xid::AUTH, ErrorCode::Ok));
-    received.extend(empty(xid::PING, ErrorCode::Ok));
-    received.extend(empty(3, ErrorCode::Ok));
-    received.extend(empty(1, ErrorCode::NoNode));
-    assert_eq!(
-        lines(&mut dissector, ToClient, &received),
-        [
-            "s2c 2 zxid=0x12 unknown(9999) UNIMPLEMENTED",
-            "s2c -4 zxid=0x12 auth",
-            "s2c -2 zxid=0x12 ping",
-            "s2c 3 zxid=0x12 reply",
-            "s2c 1 zxid=0x12 getACL NONODE",
-        ]
-    );
+    let other = request(2, Request::Other(OpCode::from_number(9999), &[]));
+    let unimplemented = empty(2, ErrorCode::Unimplemented);
+    let frames = [
+        (ToServer, get_acl(1), "c2s 1 getACL /a"),
+        (ToServer, request(77, Request::Ping), "c2s 77 ping"),
+        (ToServer, auth(b"alice:pw"), "c2s -4 auth scheme=digest auth=8 bytes"),
+        (ToServer, other, "c2s 2 unknown(9999) body=0 bytes"),
+        (ToClient, unimplemented, "s2c 2 zxid=0x12 unknown(9999) UNIMPLEMENTED"),
+        (ToClient, empty(xid::AUTH, ErrorCode::Ok), "s2c -4 zxid=0x12 auth"),
+        (ToClient, empty(xid::PING, ErrorCode::Ok), "s2c -2 zxid=0x12 ping"),
+        (ToClient, empty(3, ErrorCode::Ok), "s2c 3 zxid=0x12 reply"),
+        (ToClient, empty(1, ErrorCode::NoNode), "s2c 1 zxid=0x12 getACL NONODE"),
+    ];
+    assert_lines(&mut connected(), frames);
 }
 
 /// The first reply belongs to the older request.
 #[test]
 fn requests_with_the_same_xid_are_matched_in_order() {
-    let mut dissector = connected();
-    let mut sent = get_acl(1);
-    sent.extend(request(1, Request::Sync(PathRequest { path: "/b".into() })));
-    lines(&mut dissector, ToServer, &sent);
     let error = empty(1, ErrorCode::NoNode);
-    assert_eq!(lines(&mut dissector, ToClient, &error), ["s2c 1 zxid=0x12 getACL NONODE"]);
-    assert_eq!(lines(&mut dissector, ToClient, &error), ["s2c 1 zxid=0x12 sync NONODE"]);
+    let frames = [
+        (ToServer, get_acl(1), "c2s 1 getACL /a"),
+        (ToServer, sync(1, "/b"), "c2s 1 sync /b"),
+        (ToClient, error.clone(), "s2c 1 zxid=0x12 getACL NONODE"),
+        (ToClient, error, "s2c 1 zxid=0x12 sync NONODE"),
+    ];
+    assert_lines(&mut connected(), frames);
 }
 
 /// A server echoes -1 like any other xid. A frame that decodes as an event is taken for one.
 #[test]
 fn replies_with_xid_minus_one_are_distinguished_from_events() {
-    let mut dissector = connected();
-    lines(&mut dissector, ToServer, &get_acl(xid::NOTIFICATION));
-    let event = docent_protocol::WatcherEvent {
-        event_type: docent_protocol::EventType::NodeDeleted,
-        state: docent_protocol::KeeperState::SyncConnected,
-        path: "/a\nb".into(),
-    };
-    let event = reply(xid::NOTIFICATION, ErrorCode::Ok, &event);
-    assert_eq!(lines(&mut dissector, ToClient, &event), ["s2c event NodeDeleted /a\\nb zxid=0x12"]);
-    assert_eq!(
-        lines(&mut dissector, ToClient, &empty(xid::NOTIFICATION, ErrorCode::NoNode)),
-        ["s2c -1 zxid=0x12 getACL NONODE"]
-    );
-    assert_eq!(
-        lines(&mut dissector, ToClient, &empty(xid::NOTIFICATION, ErrorCode::Ok)),
-        ["s2c -1 undecodable: type at byte 16 is cut off"]
-    );
+    let (error, ok) = (ErrorCode::NoNode, ErrorCode::Ok);
+    let too_short = "s2c -1 undecodable: type at byte 16 is cut off";
+    let frames = [
+        (ToServer, get_acl(xid::NOTIFICATION), "c2s -1 getACL /a"),
+        (ToClient, event("/a\nb"), "s2c event NodeDeleted /a\\nb zxid=0x12"),
+        (ToClient, empty(xid::NOTIFICATION, error), "s2c -1 zxid=0x12 getACL NONODE"),
+        (ToClient, empty(xid::NOTIFICATION, ok), too_short),
+    ];
+    assert_lines(&mut connected(), frames);
 }
 
 /// A server replies to it with MARSHALLINGERROR.
 #[test]
 fn an_undecodable_request_is_pending_too() {
-    let mut dissector = connected();
-    let mut out = Vec::new();
-    let body = raw::RawBody(&[0, 0, 0, 9, b'/']);
-    raw::put_request_parts(&mut out, LIMIT, 4, OpCode::SetData, &body).unwrap();
-    assert_eq!(
-        lines(&mut dissector, ToServer, &out),
-        ["c2s 4 setData undecodable: path at byte 8 is cut off"]
-    );
-    assert_eq!(
-        lines(&mut dissector, ToClient, &empty(4, ErrorCode::MarshallingError)),
-        ["s2c 4 zxid=0x12 setData MARSHALLINGERROR"]
-    );
+    let cut_off = raw_request(4, OpCode::SetData, &[0, 0, 0, 9, b'/']);
+    let refused = empty(4, ErrorCode::MarshallingError);
+    let frames = [
+        (ToServer, cut_off, "c2s 4 setData undecodable: path at byte 8 is cut off"),
+        (ToClient, refused, "s2c 4 zxid=0x12 setData MARSHALLINGERROR"),
+    ];
+    assert_lines(&mut connected(), frames);
 }
 
 #[test]
@@ -250,14 +246,7 @@ fn credentials_are_redacted_in_every_form() {
     }];
     let sent = [
         connect_request(),
-        request(
-            xid::AUTH,
-            Request::Auth(AuthRequest {
-                auth_type: 0,
-                scheme: Text::new("digest"),
-                auth: Some(b"alice:topsecret"),
-            }),
-        ),
+        auth(b"alice:topsecret"),
         request(1, Request::Sasl(SaslRequest { token: Some(b"topsecret") })),
         request(2, Request::Sasl(SaslRequest { token: None })),
         request(
@@ -270,14 +259,8 @@ fn credentials_are_redacted_in_every_form() {
             }),
         ),
         // Secrets behind the end of a message, and in a truncated one.
-        {
-            let mut out = Vec::new();
-            let body = raw::RawBody(b"\0\0\0\0\0\0\0\x06digest\0\0\0\x01xtopsecret");
-            raw::put_request_parts(&mut out, LIMIT, xid::AUTH, OpCode::Auth, &body).unwrap();
-            let body = raw::RawBody(b"\0\0\0\0\0\0\0\x06digest\0\0\0\x10topsecret");
-            raw::put_request_parts(&mut out, LIMIT, xid::AUTH, OpCode::Auth, &body).unwrap();
-            out
-        },
+        raw_request(xid::AUTH, OpCode::Auth, b"\0\0\0\0\0\0\0\x06digest\0\0\0\x01xtopsecret"),
+        raw_request(xid::AUTH, OpCode::Auth, b"\0\0\0\0\0\0\0\x06digest\0\0\0\x10topsecret"),
     ]
     .concat();
     let received = [
@@ -317,7 +300,7 @@ fn the_number_of_pending_requests_is_bounded() {
 #[test]
 fn frames_have_typed_messages() {
     let mut dissector = connected();
-    let sent = request(9, Request::Sync(PathRequest { path: "/a".into() }));
+    let sent = sync(9, "/a");
     let frame = dissector.dissect(ToServer, &sent[4..]);
     assert_eq!((frame.xid(), frame.op()), (Some(9), Some(OpCode::Sync)));
     let Message::Request { request: Request::Sync(sync), .. } = frame.message else {
@@ -358,9 +341,7 @@ fn an_incomplete_frame_can_be_discarded() {
 #[test]
 fn a_large_frame_may_arrive_in_pieces() {
     let mut dissector = connected();
-    let large =
-        request(1, Request::Sync(PathRequest { path: "x".repeat(200_000).as_str().into() }));
-    for chunk in large.chunks(60_000) {
+    for chunk in sync(1, &"x".repeat(200_000)).chunks(60_000) {
         lines(&mut dissector, ToServer, chunk);
     }
     assert_eq!((dissector.pending(), dissector.buffered(ToServer)), (1, 0));
@@ -370,24 +351,16 @@ fn a_large_frame_may_arrive_in_pieces() {
 /// The header of such a request is decoded, because its reply will come. A handshake has no header.
 #[test]
 fn a_request_over_the_limit_is_pending_too() {
-    let mut dissector = Dissector::with_limit(20);
-    assert_eq!(
-        lines(&mut dissector, ToServer, &connect_request()),
-        ["c2s undecodable: frame of 45 bytes is over the limit of 20"]
-    );
-    let long = request(1, Request::Sync(PathRequest { path: "/a/long/path/of/a/node".into() }));
-    assert_eq!(
-        lines(&mut dissector, ToServer, &long),
-        ["c2s 1 sync undecodable: frame of 34 bytes is over the limit of 20"]
-    );
-    assert_eq!(
-        lines(&mut dissector, ToClient, &connect_response()),
-        ["s2c undecodable: frame of 37 bytes is over the limit of 20"]
-    );
-    assert_eq!(
-        lines(&mut dissector, ToClient, &empty(1, ErrorCode::Ok)),
-        ["s2c 1 sync undecodable: path at byte 16 is cut off"]
-    );
+    let (request, response) = (connect_request(), connect_response());
+    let long = sync(1, "/a/long/path/of/a/node");
+    let late = empty(1, ErrorCode::Ok);
+    let frames = [
+        (ToServer, request, "c2s undecodable: frame of 45 bytes is over the limit of 20"),
+        (ToServer, long, "c2s 1 sync undecodable: frame of 34 bytes is over the limit of 20"),
+        (ToClient, response, "s2c undecodable: frame of 37 bytes is over the limit of 20"),
+        (ToClient, late, "s2c 1 sync undecodable: path at byte 16 is cut off"),
+    ];
+    assert_lines(&mut Dissector::with_limit(20), frames);
 }
 
 /// Frames too short for a header.
@@ -407,12 +380,7 @@ fn frames_without_a_header_are_undecodable() {
 #[test]
 fn frames_have_the_xid_and_operation_of_their_header() {
     let mut dissector = Dissector::established();
-    let event = docent_protocol::WatcherEvent {
-        event_type: docent_protocol::EventType::NodeCreated,
-        state: docent_protocol::KeeperState::SyncConnected,
-        path: "/a".into(),
-    };
-    let event = reply(xid::NOTIFICATION, ErrorCode::Ok, &event);
+    let event = event("/a");
     let frame = dissector.dissect(ToClient, &event[4..]);
     assert_eq!((frame.xid(), frame.op()), (Some(-1), None));
     let truncated = [0, 0, 0, 5, 0, 0, 0, 1];
@@ -437,13 +405,12 @@ fn only_the_first_bytes_of_a_client_may_be_a_four_letter_word() {
 /// With an unknown type or bytes left over it is a reply, provided that a request is pending.
 #[test]
 fn a_frame_that_resembles_an_event_is_the_pending_reply() {
-    let sync = request(xid::NOTIFICATION, Request::Sync(PathRequest { path: "/a".into() }));
     for (body, expected) in [
         (&b"\0\0\0\x0cabcd\0\0\0\x04efgh"[..], "s2c -1 zxid=0x12 sync abcd\\0\\0\\0\\u{4}efgh"),
         (b"\0\0\0\x01x\0\0\0\0\0\0\0\0", "s2c -1 zxid=0x12 sync x (8 bytes left over)"),
     ] {
         let mut dissector = connected();
-        lines(&mut dissector, ToServer, &sync);
+        lines(&mut dissector, ToServer, &sync(xid::NOTIFICATION, "/a"));
         let answer = reply(xid::NOTIFICATION, ErrorCode::Ok, &raw::RawBody(body));
         assert_eq!(lines(&mut dissector, ToClient, &answer), [expected]);
         assert_eq!(dissector.pending(), 0);
