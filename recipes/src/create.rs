@@ -16,7 +16,7 @@ use docent_session::{
 };
 use tracing::debug;
 
-use crate::timer;
+use crate::{state_changes::session_id, timer};
 
 /// The reply to a create.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ async fn create_plain(
     acl: &[Acl<'_>],
     by_first_request: bool,
 ) -> Result<CreateReply, Error> {
-    let current = || client.session().map(|session| session.session_id());
+    let current = || session_id(client);
     let before = current();
     let mode = plain_mode(mode).unwrap_or(mode);
     let path = client.create(path, data, CreateOptions::new(mode).with_acl(acl)).await?;

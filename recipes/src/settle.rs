@@ -12,7 +12,7 @@ use std::future::Future;
 use docent_protocol::Stat;
 use docent_session::{Client, Error, ErrorKind, Node, Outcome, retry::RetryPolicy};
 
-use crate::path::split;
+use crate::{path::split, state_changes::session_id};
 
 /// Reads data that is not older than this call. Sends a transaction (14) of a check of `path` that fails, and `read` behind its
 /// reply: in the same session, since a new one may begin on a server that lags behind.
@@ -47,10 +47,6 @@ pub(crate) async fn read_behind<R, F: Future<Output = Result<R, Error>>>(
         return found;
     }
     read_settled(client, path, read).await
-}
-
-pub(crate) fn session_id(client: &Client) -> Option<i64> {
-    client.session().map(|session| session.session_id())
 }
 
 /// A delete that deletes nothing: no node has this version, or the ACL does not allow it. Its reply comes behind all earlier

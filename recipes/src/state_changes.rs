@@ -4,7 +4,7 @@
 //! [`Client::state`](docent_session::Client::state) before the request whose result decides whether to wait, and looks again
 //! after a change, and after the end of the client.
 
-use docent_session::{ConnectionState, Latest};
+use docent_session::{Client, ConnectionState, Latest};
 
 /// The state of a connection.
 pub(crate) type Connection = Latest<Option<ConnectionState>>;
@@ -13,6 +13,11 @@ pub(crate) type Connection = Latest<Option<ConnectionState>>;
 /// nothing.
 pub(crate) fn is_read_write(state: Option<ConnectionState>) -> bool {
     matches!(state, Some(ConnectionState::Connected | ConnectionState::Reconnected))
+}
+
+/// The current session.
+pub(crate) fn session_id(client: &Client) -> Option<i64> {
+    client.session().map(|session| session.session_id())
 }
 
 /// Whether the current value is the one that a reader has seen, and is wanted.

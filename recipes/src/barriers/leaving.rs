@@ -14,6 +14,7 @@ use crate::{
     error::{self, default_if_missing},
     path::join,
     select::select,
+    state_changes::session_id,
 };
 
 /// What a member that leaves sees.
@@ -101,7 +102,7 @@ impl DistributedDoubleBarrier {
         session: &mut Option<i64>,
     ) -> Result<Step, Error> {
         loop {
-            let current = self.client.session().map(|session| session.session_id());
+            let current = session_id(&self.client);
             let has_read = current.is_some() && *session == current;
             let children = if has_read {
                 list(&self.client, &self.path).await?
@@ -109,7 +110,7 @@ impl DistributedDoubleBarrier {
                 // A new session may be on a server that lags behind, and does not show the members yet.
                 list_settled(&self.client, &self.path).await?
             };
-            *session = self.client.session().map(|session| session.session_id());
+            *session = session_id(&self.client);
             if *session != current {
                 continue;
             }

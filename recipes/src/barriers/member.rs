@@ -17,6 +17,7 @@ use crate::{
     persistent_retry::pause,
     select::select,
     settle::read_settled,
+    state_changes::session_id,
     timer,
 };
 
@@ -136,7 +137,7 @@ impl Member {
     /// Reads whose node it is.
     async fn identified(mut self) -> Result<Option<Self>, Error> {
         let stat = persistently(&self.client, || self.client.exists(&self.path)).await?;
-        let current = self.client.session().map(|session| session.session_id());
+        let current = session_id(&self.client);
         match stat {
             Some(stat) if Some(stat.ephemeral_owner) == current => {
                 (self.owner, self.czxid) = (stat.ephemeral_owner, stat.czxid);

@@ -38,6 +38,7 @@ use crate::{
     select::{Either, select},
     sent_creates::SentCreates,
     settle::after_loss,
+    state_changes::session_id,
 };
 use docent_protocol::{CreateMode, Stat};
 use docent_session::{
@@ -256,7 +257,7 @@ impl ProtectedCreate<'_> {
         }
         let NewNode { data, parents, mode, .. } = *self.node;
         // Recorded before the request is sent: dropping this future does not recall it.
-        self.sent.record_request(self.client.session().map(|session| session.session_id()));
+        self.sent.record_request(session_id(self.client));
         let acl = parents.acls.of(&self.path);
         let result = create::create(self.client, &self.path, data, mode, acl).await;
         if let Err(error) = &result {
@@ -287,7 +288,7 @@ impl ProtectedCreate<'_> {
             children.iter().filter(|name| name.starts_with(self.protection.prefix())).collect();
         // The names differ only in their digits, of which all have the same number.
         names.sort_unstable();
-        let current = self.client.session().map(|session| session.session_id());
+        let current = session_id(self.client);
         let (mut ours, mut foreign) = (None, false);
         for name in names {
             let path = join(self.node.parent, name);

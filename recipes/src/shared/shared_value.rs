@@ -22,7 +22,8 @@ use crate::{
     parents::{LastNode, create_parents},
     persistent_retry, planted,
     select::{Either, select},
-    settle::{BeforeWrite, get_if_exists, read_after_loss, read_behind, read_settled, session_id},
+    settle::{BeforeWrite, get_if_exists, read_after_loss, read_behind, read_settled},
+    state_changes::session_id,
     swap::{Seen, swap},
     sync::lock,
 };

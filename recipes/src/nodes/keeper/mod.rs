@@ -46,7 +46,7 @@ use crate::{
     planted,
     recreate_pause::RecreatePause,
     select::{Either, select},
-    state_changes::Connection,
+    state_changes::{Connection, session_id},
 };
 
 /// The number of former sessions that are remembered, to recognize their nodes.
@@ -187,7 +187,7 @@ impl Keeper {
     }
 
     fn session(&self) -> Option<i64> {
-        self.task.client.session().map(|session| session.session_id())
+        session_id(&self.task.client)
     }
 
     /// Whether the node is not that of another session than the current one.
