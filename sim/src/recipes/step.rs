@@ -90,7 +90,7 @@ impl PlanStep for Step {
 pub struct NeighbourStep {
     /// Which node, among those that are there.
     pub node: u16,
-    /// Whether it is deleted, if its recipe allows for that. Otherwise its data are written again.
+    /// Whether it is deleted behind the write of its data, if its recipe allows for that.
     pub deletes: bool,
 }
 

@@ -232,21 +232,28 @@ impl Worker {
         }
     }
 
-    /// Writes the data of some node again, or deletes it, as somebody who means no harm.
+    /// Writes the data of some node again, and perhaps deletes it then, as somebody who means no harm: a watch has to be set
+    /// again between the two.
     pub(super) async fn meddle(&self, step: &NeighbourStep) {
         let is_touched = |path: &str| TOUCHED.iter().any(|of| path.starts_with(of));
         let mut nodes = self.world.core().paths();
         nodes.retain(|path| is_touched(path));
         let Some(path) = nodes.get(usize::from(step.node) % nodes.len().max(1)) else { return };
         // The writes of a number are additions.
-        let deletes = step.deletes || path.starts_with("/counters/");
-        if deletes && !path.starts_with("/count-") {
-            return self.delete_as_operator(path).await;
+        let is_number = path.starts_with("/counters/");
+        if !is_number {
+            self.touch(path).await;
         }
+        if (step.deletes || is_number) && !path.starts_with("/count-") {
+            self.delete_as_operator(path).await;
+        }
+    }
+
+    async fn touch(&self, path: &str) {
         self.say(format!("touches {path}"));
         // A strict mutex relies on the version of its record, so its holder notices the write.
         if path.starts_with("/strict-") {
-            self.world.core().disturbances.invalidated_by_others.insert(path.clone());
+            self.world.core().disturbances.invalidated_by_others.insert(path.to_owned());
         }
         let Ok(node) = self.client.get_data(path).await else { return };
         // No two writes of a shared value are equal.

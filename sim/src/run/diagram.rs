@@ -1,4 +1,4 @@
-//! The history of a plan as a sequence diagram, in Mermaid's language like the diagrams of the guide.
+//! The history of a plan as a sequence diagram, in Mermaid's language.
 
 use std::fmt::Write as _;
 

@@ -31,6 +31,11 @@ impl Held {
         self.guard.as_ref().expect("until it is taken out")
     }
 
+    /// The token of the guard, if the hold is watched with one.
+    pub(super) const fn token(&self) -> Option<&CancellationToken> {
+        self.token.as_ref()
+    }
+
     /// Waits until the token of the guard is cancelled, if the hold is watched with one.
     pub(super) async fn cancelled(&self) {
         match &self.token {

@@ -54,7 +54,11 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
         if let Some(count) = &count {
             parts[0].mode = Mode::Lease(count.largest(worker));
         }
-        let is_revocable = step.revocable && object.mutex(lock).is_some();
+        let mutex = object.mutex(lock);
+        if guard.is_held() && mutex.is_some_and(|mutex| !mutex.is_acquired_in_this_process()) {
+            worker.violation(&format!("{} is not acquired in its process", guard.path()));
+        }
+        let is_revocable = step.revocable && mutex.is_some();
         (believe(worker, &step, parts, is_revocable, guard), end)
     };
     let mut holds: Vec<_> = guards.into_iter().map(|guard| hold(guard, lock, step.end)).collect();
@@ -84,7 +88,12 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
     first.watch();
     tokio::select! {
         biased;
-        () = lost(first, step.watch) => worker.say(format!("has lost {text}")),
+        () = lost(first, step.watch) => {
+            worker.say(format!("has lost {text}"));
+            if first.guard().is_held() {
+                worker.violation(&format!("has lost {text}, and holds it"));
+            }
+        }
         () = revoked.notified() => {
             worker.say(format!("is asked to release {text}"));
         }
@@ -271,6 +280,7 @@ async fn let_go(worker: &Worker, held: Held, end: HoldEnd, text: &str) {
         worker.say(format!("keeps {text}"));
         return worker.keep(held);
     }
+    let token = held.token().cloned();
     let Some(guard) = held.into_guard() else { return };
     match end {
         HoldEnd::Drop => {
@@ -286,6 +296,9 @@ async fn let_go(worker: &Worker, held: Held, end: HoldEnd, text: &str) {
             worker.say(format!("begins to release {text}"));
         }
         HoldEnd::Keep => {}
+    }
+    if token.is_some_and(|token| !token.is_cancelled()) {
+        worker.violation(&format!("has let {text} go, and its token is not cancelled"));
     }
 }
 

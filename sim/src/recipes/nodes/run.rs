@@ -101,8 +101,9 @@ pub(crate) async fn run(worker: &Worker, step: &KeepStep) {
         if let Some(Err(error)) = created {
             worker.fails(format_args!("{id} is not there"), &error);
         }
-        for _ in 0..step.sets {
-            worker.sleep(pause).await;
+        for number in 0..step.sets {
+            // Every second one comes while the write before it is in flight.
+            worker.sleep(if number % 2 == 0 { pause } else { 1 }).await;
             keeper.set_data(keeping.next_data(worker.world.now()));
         }
         worker.sleep(pause).await;
