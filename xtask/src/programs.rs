@@ -18,8 +18,17 @@ use crate::summary::Summary;
 pub(crate) enum Programs {
     /// Their output is forwarded at once.
     Foreground,
-    /// At the lowest priority. Their output is kept until the programs in the foreground have ended.
-    Background(Mutex<Vec<u8>>),
+    /// With a priority. Their output is kept until the programs in the foreground have ended.
+    Background(Priority, Mutex<Vec<u8>>),
+}
+
+/// The priority of programs in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// That of programs in the foreground.
+    Usual,
+    /// For programs that compute: they use the processors while others wait for servers.
+    Lowest,
 }
 
 impl Programs {
@@ -31,7 +40,7 @@ impl Programs {
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
-        if matches!(self, Self::Background(_)) {
+        if matches!(self, Self::Background(Priority::Lowest, _)) {
             // Its own children inherit the priority.
             let id = child.id().to_string();
             let mut renice = Command::new("renice");
@@ -62,7 +71,7 @@ impl Programs {
     fn show(&self, line: &[u8], foreground: &mut impl io::Write) -> io::Result<()> {
         match self {
             Self::Foreground => foreground.write_all(line),
-            Self::Background(kept) => {
+            Self::Background(_, kept) => {
                 kept.lock().unwrap_or_else(PoisonError::into_inner).write_all(line)
             }
         }
@@ -96,17 +105,18 @@ struct Ran {
 }
 
 impl Background {
-    /// Starts tests that compute: they use the processors while the foreground waits for servers.
+    /// Starts tests in a thread of their own.
     pub(crate) fn start(
+        priority: Priority,
         run: impl FnOnce(&Programs, &mut Summary) -> Result<bool> + Send + 'static,
     ) -> Self {
         Self(Some(thread::spawn(move || {
             let (programs, mut summary) =
-                (Programs::Background(Mutex::default()), Summary::default());
+                (Programs::Background(priority, Mutex::default()), Summary::default());
             let succeeded = run(&programs, &mut summary)?;
             let output = match programs {
                 Programs::Foreground => Vec::new(),
-                Programs::Background(kept) => {
+                Programs::Background(_, kept) => {
                     kept.into_inner().unwrap_or_else(PoisonError::into_inner)
                 }
             };
@@ -144,10 +154,11 @@ mod tests {
         let wait = "until [ $(nice) = 19 ]; do :; done";
         let result = "echo \"test result: FAILED. 2 passed; 1 failed; $(nice) ignored\"";
         command.args(["-c", &format!("{wait}; {result}; echo late >&2; exit 1")]);
-        let (programs, mut summary) = (Programs::Background(Mutex::default()), Summary::default());
+        let (programs, mut summary) =
+            (Programs::Background(Priority::Lowest, Mutex::default()), Summary::default());
         assert!(!programs.run(command, &mut summary).unwrap());
         assert_eq!(summary.to_string(), "2 passed, 1 failed, 19 skipped");
-        let Programs::Background(kept) = programs else { unreachable!() };
+        let Programs::Background(_, kept) = programs else { unreachable!() };
         let kept = String::from_utf8(kept.into_inner().unwrap()).unwrap();
         assert!(
             kept.contains("2 passed; 1 failed; 19 ignored\n") && kept.contains("late\n"),

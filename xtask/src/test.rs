@@ -10,7 +10,7 @@ use std::{env, fs, thread};
 use xtask::{EXAMPLES_BUILT, Result, Server, Settings, TemporaryDirectory, four_letter_word};
 
 use crate::compose::Container;
-use crate::programs::{Background, Programs};
+use crate::programs::{Background, Priority, Programs};
 use crate::summary::Summary;
 use crate::{chaos, packages, sim, threads};
 use xtask::workspace::{cargo, is_ci, root};
@@ -18,7 +18,7 @@ use xtask::workspace::{cargo, is_ci, root};
 /// Runs the tests. Its last lines are the failures, the duration, and `N passed, N failed, N skipped`.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let start = Instant::now();
-    let (hermetic, arguments) = take_hermetic(arguments);
+    let (hermetic, mut arguments) = take_hermetic(arguments);
     // All packages before the first test: fetching them executes this program again.
     if !hermetic && arguments.is_empty() {
         packages::fetch_all();
@@ -35,13 +35,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let has_gssapi = kerberos.is_ok();
     let mut summary = Summary::default();
     // Built before the server and chaos start: for processors and disk, their answers would wait too long.
-    let simulator = arguments.is_empty().then(|| Background::start(build_simulator));
+    let simulator =
+        arguments.is_empty().then(|| Background::start(Priority::Lowest, build_simulator));
     let mut success = build(&arguments, has_gssapi, &mut summary)?;
     if let Some(simulator) = simulator {
         // What cannot be built fails again when it is tested: the other tests run all the same.
         simulator.end(&mut summary)?;
     }
-    let simulator = arguments.is_empty().then(|| Background::start(test_simulator));
+    let simulator =
+        arguments.is_empty().then(|| Background::start(Priority::Lowest, test_simulator));
     let mut no_server = None;
     let server = if hermetic {
         println!("xtask: --hermetic: only tests that need no real ZooKeeper");
@@ -78,22 +80,29 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         }
     }
 
-    // Beside the tests: both mostly wait.
+    // Beside the tests: all of them mostly wait.
     let chaos = simulator.is_some().then(|| start_chaos(hermetic));
+    let waiting = (success && simulator.is_some()).then(|| {
+        arguments.extend(all_but_waiting());
+        let (environment, embedded) = (environment.clone(), server.as_ref().map(on_embedded));
+        Background::start(Priority::Usual, move |programs, summary| {
+            let waiting = targets(&WAITING);
+            let mut success = cargo_test(programs, &waiting, has_gssapi, environment, summary)?;
+            if let Some(environment) = embedded {
+                success &= test_on_the_embedded_server(programs, environment, has_gssapi, summary)?;
+            }
+            Ok(success)
+        })
+    });
     let tested = if success {
-        cargo_test(&arguments, has_gssapi, environment, &mut summary)
+        cargo_test(&Programs::Foreground, &arguments, has_gssapi, environment, &mut summary)
     } else {
         Ok(false)
     };
-    let rest = match &server {
-        Some(server) if simulator.is_some() => {
-            test_on_the_embedded_server(server, has_gssapi, &mut summary)
-        }
-        _ => Ok(true),
-    };
+    let waited = waiting.map_or(Ok(true), |waiting| waiting.end(&mut summary));
     // Before an error of the tests is returned: otherwise chaos would go on.
     let no_chaos = chaos.and_then(|chaos| end_chaos(chaos, &mut summary, &mut success));
-    success &= tested? & rest?;
+    success &= tested? & waited?;
     if let Some(simulator) = simulator {
         success &= simulator.end(&mut summary)? & test_lab_page(&skips, &mut summary)?;
     }
@@ -189,27 +198,41 @@ impl RealServer {
     }
 }
 
-/// Runs the tests that run on either server on the embedded one.
+/// Runs the tests that run on either server on the embedded one. Those that need a real server are skipped here; they run in
+/// the other lane. Of all packages: of one, other features would be built.
 fn test_on_the_embedded_server(
-    server: &RealServer,
+    programs: &Programs,
+    environment: Vec<(&'static str, OsString)>,
     has_gssapi: bool,
     summary: &mut Summary,
 ) -> Result<bool> {
-    println!("xtask: the tests that run on either server, now on the embedded one");
-    let class_path = server.class_path.iter().cloned();
-    let environment = class_path
-        .map(|path| ("DOCENT_TEST_CURATOR_CLASSPATH", path))
-        .chain([(EXAMPLES_BUILT, "1".into())])
-        .collect();
-    cargo_test(&on_the_embedded_server(), has_gssapi, environment, summary)
+    programs.title("the tests that run on either server, now on the embedded one")?;
+    let mut arguments = targets(&["locks", "parity", "repository"]);
+    let filters = ["--", "interop::", "locks_send_curators_frames", "lock_holds_25_times_without"];
+    arguments.extend(filters.map(str::to_owned));
+    cargo_test(programs, &arguments, has_gssapi, environment, summary)
 }
 
-/// The arguments for the tests that run on either server. Those that need a real server are skipped
-/// here; they have run before. Of all packages: of one, other features would be built.
-fn on_the_embedded_server() -> Vec<String> {
-    let targets = ["locks", "parity", "repository"].map(|target| ["--test", target]);
-    let tests = ["--", "interop::", "locks_send_curators_frames", "lock_holds_25_times_without"];
-    targets.into_iter().flatten().chain(tests).map(str::to_owned).collect()
+/// The environment of tests on the embedded server.
+fn on_embedded(server: &RealServer) -> Vec<(&'static str, OsString)> {
+    let class_path = server.class_path.iter().cloned();
+    let class_path = class_path.map(|path| ("DOCENT_TEST_CURATOR_CLASSPATH", path));
+    class_path.chain([(EXAMPLES_BUILT, "1".into())]).collect()
+}
+
+/// Test programs that wait most of the time. They run beside the others.
+const WAITING: [&str; 2] = ["chaos", "ensemble"];
+
+/// The arguments that select test programs.
+fn targets(names: &[&str]) -> Vec<String> {
+    names.iter().flat_map(|name| ["--test", name]).map(str::to_owned).collect()
+}
+
+/// The arguments that leave out [`WAITING`]: cargo can select test programs, but not exclude them.
+fn all_but_waiting() -> [String; 2] {
+    let skipped: String = WAITING.iter().map(|name| format!("{name}-*|")).collect();
+    let run = format!("case ${{0##*/}} in {skipped}-) exit;; esac; exec \"$0\" \"$@\"");
+    ["--config".into(), format!("target.'cfg(all())'.runner = ['sh', '-c', '{run}']")]
 }
 
 /// Builds all that is tested, or for a part of the tests the examples: tests start them as programs, and cargo does not build
@@ -233,9 +256,10 @@ fn build(arguments: &[String], has_gssapi: bool, summary: &mut Summary) -> Resul
 
 /// Runs `cargo test`, forwards its output and adds it to the summary.
 fn cargo_test(
+    programs: &Programs,
     arguments: &[String],
     has_gssapi: bool,
-    environment: Vec<(&str, OsString)>,
+    environment: Vec<(&'static str, OsString)>,
     summary: &mut Summary,
 ) -> Result<bool> {
     let mut command = cargo();
@@ -254,7 +278,7 @@ fn cargo_test(
         let processors = thread::available_parallelism().map_or(1, usize::from);
         command.env("RUST_TEST_THREADS", (4 * processors).to_string());
     }
-    Programs::Foreground.run(command, summary)
+    programs.run(command, summary)
 }
 
 /// Runs the TLS test with aws-lc-rs, the crypto provider that the workspace is not built with.
