@@ -35,6 +35,7 @@ const TOUCHED: &[&str] = &[
     "/latch-",
     "/selector-",
     "/barriers/",
+    "/double-",
     "/shared/",
     "/counters/",
 ];
@@ -101,13 +102,17 @@ impl Worker {
         let is_moved = core.director.is_none()
             && matches!(kind, ErrorKind::ConnectionLoss | ErrorKind::SessionMoved)
             && core.disturbances.has_moved(session, now);
+        let longest = u128::from(core.longest_round_trip());
+        let limit = self.client.config().request_timeout();
+        let is_slow = kind == ErrorKind::OperationTimeout
+            && limit.is_some_and(|limit| limit.as_nanos() < longest);
         drop(core);
         let name = self.name();
         let text = format!("{name}: a call has failed, and no fault explains it: {kind:?}");
-        self.world.record(if is_moved {
-            What::Counted { excuse: MOVED, text }
-        } else {
-            What::Violation(text)
+        self.world.record(match (is_moved, is_slow) {
+            (true, _) => What::Counted { excuse: MOVED, text },
+            (_, true) => What::Counted { excuse: "a limit below a slow round trip", text },
+            _ => What::Violation(text),
         });
     }
 
@@ -235,16 +240,15 @@ impl Worker {
     /// Writes the data of some node again, and perhaps deletes it then, as somebody who means no harm: a watch has to be set
     /// again between the two.
     pub(super) async fn meddle(&self, step: &NeighbourStep) {
-        let is_touched = |path: &str| TOUCHED.iter().any(|of| path.starts_with(of));
         let mut nodes = self.world.core().paths();
-        nodes.retain(|path| is_touched(path));
+        nodes.retain(|path| TOUCHED.iter().any(|of| path.starts_with(of)));
         let Some(path) = nodes.get(usize::from(step.node) % nodes.len().max(1)) else { return };
-        // The writes of a number are additions.
-        let is_number = path.starts_with("/counters/");
-        if !is_number {
+        // The writes of a number are additions, and one of `ready` opens its barrier.
+        let is_touched = !path.starts_with("/counters/") && !path.ends_with("/ready");
+        if is_touched {
             self.touch(path).await;
         }
-        if (step.deletes || is_number) && !path.starts_with("/count-") {
+        if (step.deletes || !is_touched) && !path.starts_with("/count-") {
             self.delete_as_operator(path).await;
         }
     }

@@ -24,7 +24,7 @@ use super::{
     lock::lock,
     process::Process,
     servers::Servers,
-    time::{Nanos, Pid, SECOND},
+    time::{MILLISECOND, Nanos, Pid, SECOND},
 };
 
 pub(crate) type TaskId = u64;
@@ -110,6 +110,9 @@ const IS_BY_PLAN: [ErrorKind; 16] = [
     ErrorKind::NewConfigNoQuorum,
     ErrorKind::ReconfigInProgress,
 ];
+
+/// For how long a poll may be put off.
+pub(super) const LONGEST_PUT_OFF: Nanos = 20 * MILLISECOND;
 
 pub(crate) enum Event {
     /// A task whose poll was put off.

@@ -36,13 +36,13 @@ use docent_session::planted;
 
 use self::{
     check::{Check, Checks, View},
-    core::{Core, Event, Task, TaskFuture, TaskId, TaskWaker},
+    core::{Core, Event, LONGEST_PUT_OFF, Task, TaskFuture, TaskId, TaskWaker},
     directed::Directed,
     history::{History, What},
     lock::lock,
     process::{Death, Process, ProcessState},
     servers::Servers,
-    time::{MILLISECOND, Nanos, Pid, SECOND},
+    time::{Nanos, Pid, SECOND},
 };
 
 pub use panics::catch_panics;
@@ -305,7 +305,7 @@ impl World {
             }
             let one_in = core.puts_off_one_in;
             if one_in > 0 && core.rng.u32(..one_in) == 0 {
-                let delay = core.rng.u64(1..=20 * MILLISECOND);
+                let delay = core.rng.u64(1..=LONGEST_PUT_OFF);
                 let at = self.now() + delay;
                 core.schedule(at, Event::Poll(id));
                 continue;

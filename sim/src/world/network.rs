@@ -12,11 +12,14 @@ use docent_testing::server::{AppliedChange, Ensemble};
 
 use super::{
     connections::{Arrival, Connection, Direction, Ending, Flow, Segment, Sides, State, Trap},
-    core::{Core, Event},
+    core::{Core, Event, LONGEST_PUT_OFF},
     history::{What, Wire},
     process::address,
     time::{Nanos, Pid, nanos},
 };
+
+/// By how much a delivery may take longer than usual.
+const LONGEST_SPIKE: u64 = 100;
 
 impl Core {
     pub(super) fn send(
@@ -33,7 +36,7 @@ impl Core {
         let (delay, spikes) = (self.network.delay.max(2), self.network.spikes_one_in);
         let mut wait = self.rng.u64(delay / 2..=delay);
         if spikes > 0 && self.rng.u32(..spikes) == 0 {
-            wait *= self.rng.u64(2..=100);
+            wait *= self.rng.u64(2..=LONGEST_SPIKE);
         }
         let c = &self.network.connections[connection];
         wait += self.network.link(c.pid, c.member).slower;
@@ -41,6 +44,12 @@ impl Core {
         let at = (now + wait).max(pipe.last_at + 1);
         pipe.last_at = at;
         self.schedule(at, Event::Arrival(Arrival { connection, direction, segment }));
+    }
+
+    /// The longest time that a request and its reply take without a fault.
+    pub(crate) fn longest_round_trip(&self) -> Nanos {
+        let spike = if self.network.spikes_one_in > 0 { LONGEST_SPIKE } else { 1 };
+        2 * (self.network.delay * spike + LONGEST_PUT_OFF)
     }
 
     /// Handles an arrival at an end of a connection.

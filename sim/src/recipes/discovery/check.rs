@@ -240,8 +240,12 @@ impl Services {
             }
             let registration = shown.registration().to_owned();
             let before = self.nodes.remove(path).filter(|_| stat.version > 0);
-            let (creator, created_at) =
-                before.map_or((registration, applied.at), |node| (node.creator, node.created_at));
+            let (creator, created_at) = match before {
+                Some(node) => (node.creator, node.created_at),
+                // Its object cannot know of it, and does not delete it.
+                None if is_late => (String::new(), applied.at),
+                None => (registration, applied.at),
+            };
             let owner = stat.ephemeral_owner;
             let node = Node { shown, owner, creator, created_at, changed_at: applied.at };
             self.nodes.insert(path.clone(), node);

@@ -76,6 +76,15 @@ impl Held {
         self.set_watching(None);
     }
 
+    /// The holder has heard of all requests to release so far.
+    pub(super) fn hear_of_revocation(&self) {
+        let node = self.world.core().ensemble().node(self.guard().path());
+        if let Some(belief) = self.world.check::<Holds>().held.get_mut(&self.id) {
+            belief.revocable_since = belief.revocable_since.and(node.map(|(_, stat)| stat.mzxid));
+            belief.revoked_since = None;
+        }
+    }
+
     fn set_watching(&self, since: Option<Nanos>) {
         if let Some(belief) = self.world.check::<Holds>().held.get_mut(&self.id) {
             belief.watching_since = since;

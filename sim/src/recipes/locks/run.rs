@@ -86,18 +86,26 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
         judge_token(worker, first, token);
     }
     first.watch();
-    tokio::select! {
-        biased;
-        () = lost(first, step.watch) => {
-            worker.say(format!("has lost {text}"));
-            if first.guard().is_held() {
-                worker.violation(&format!("has lost {text}, and holds it"));
+    // Some holders wait for a second request to release.
+    let mut requests_left = if step.first_ends_first { 1 } else { 2 };
+    let mut held_long_enough = pin!(worker.sleep(step.hold_ms));
+    while requests_left > 0 {
+        tokio::select! {
+            biased;
+            () = lost(first, step.watch) => {
+                worker.say(format!("has lost {text}"));
+                if first.guard().is_held() {
+                    worker.violation(&format!("has lost {text}, and holds it"));
+                }
+                break;
             }
+            () = revoked.notified() => {
+                worker.say(format!("is asked to release {text}"));
+                first.hear_of_revocation();
+                requests_left -= 1;
+            }
+            () = &mut held_long_enough => break,
         }
-        () = revoked.notified() => {
-            worker.say(format!("is asked to release {text}"));
-        }
-        () = worker.sleep(step.hold_ms) => {}
     }
     first.stop_watching();
     if step.writes > 1 && is_ordered {
