@@ -36,10 +36,16 @@ impl Count {
         Self { requests: metrics.requests, causes }
     }
 
-    /// Whether there were more requests than their causes explain, in this number of seconds.
-    pub(crate) fn too_many_since(self, before: Self, seconds: u64) -> Option<String> {
+    /// Whether there were more requests than their causes explain, in this number of seconds. Each of the `readers` may react to
+    /// each cause.
+    pub(crate) fn too_many_since(
+        self,
+        before: Self,
+        seconds: u64,
+        readers: usize,
+    ) -> Option<String> {
         let (requests, causes) = (self.requests - before.requests, self.causes - before.causes);
-        (requests > 10 * seconds + 20 * causes)
+        (requests > 10 * seconds + 20 * causes * readers as u64)
             .then(|| format!("{requests} requests in {seconds} s, for {causes} causes"))
     }
 }
@@ -74,7 +80,7 @@ pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient) {
         let is_settled = world.now() > world.core().disturbances.peace_at + 2 * PERIOD_S * SECOND;
         if let Some(before) = before.filter(|_| is_settled) {
             let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
-            now.too_many_since(before, PERIOD_S).into_iter().for_each(bad);
+            now.too_many_since(before, PERIOD_S, 1).into_iter().for_each(bad);
         }
         before = Some(now);
         world.sleep(pid, Duration::from_secs(PERIOD_S)).await;

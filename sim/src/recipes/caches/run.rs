@@ -127,7 +127,7 @@ pub(crate) async fn judge_kept(worker: &Worker) {
     let before = requests::Count::now(&worker.world, worker.pid, &worker.client);
     worker.sleep(period_ms).await;
     let after = requests::Count::now(&worker.world, worker.pid, &worker.client);
-    if let Some(text) = after.too_many_since(before, period_ms / 1_000) {
+    if let Some(text) = after.too_many_since(before, period_ms / 1_000, caches.len()) {
         worker.violation(&format!("with caches: {text}"));
     }
     for mut cache in caches {
