@@ -91,10 +91,7 @@ impl<F: FnOnce()> Drop for Unfinished<F> {
 }
 
 /// Queues a delete in the call itself.
-pub(crate) fn request(
-    client: &Client,
-    path: &str,
-) -> impl Future<Output = Result<(), Error>> + use<> {
+fn request(client: &Client, path: &str) -> impl Future<Output = Result<(), Error>> + use<> {
     deleted(client.cleanup().delete(path, None))
 }
 

@@ -269,9 +269,15 @@ impl Hold {
             return Ok(());
         }
         let Releaser { client, policy, .. } = &self.releaser;
-        let request = delete_request(self.bound.clone());
-        let delete = guaranteed_delete::delete_by(client, &**policy, self.path(), request);
-        let mut delete = pin!(delete);
+        let mut delete = pin!(async {
+            match &self.bound {
+                Some(bound) => {
+                    let request = delete_request(Arc::clone(bound));
+                    guaranteed_delete::delete_by(client, &**policy, self.path(), request).await
+                }
+                None => guaranteed_delete::delete(client, &**policy, self.path()).await,
+            }
+        });
         let deleted = poll_fn(|cx| {
             let deleted = delete.as_mut().poll(cx);
             // The first poll has queued the delete.
@@ -284,9 +290,17 @@ impl Hold {
     /// As [`release`](Self::release), without waiting.
     pub(crate) fn release_in_background(&self) {
         let removed = self.prepare_release();
-        if !self.state.is_deleted() {
-            let request = delete_request(self.bound.clone());
-            guaranteed_delete::delete_in_background_by(&self.releaser.client, self.path(), request);
+        let client = &self.releaser.client;
+        match &self.bound {
+            _ if self.state.is_deleted() => {}
+            Some(bound) => {
+                guaranteed_delete::delete_in_background_by(
+                    client,
+                    self.path(),
+                    delete_request(Arc::clone(bound)),
+                );
+            }
+            None => guaranteed_delete::delete_in_background(client, self.path()),
         }
         drop(removed);
     }
@@ -329,14 +343,11 @@ impl Hold {
     }
 }
 
-/// The request that deletes the node of a hold, with its bound if it has one.
-pub(super) fn delete_request<B: Bound + ?Sized + 'static>(
-    bound: Option<Arc<B>>,
-) -> impl Fn(&Client, &str) -> Deleting + Clone + Send + Sync + 'static {
-    move |client, node| match &bound {
-        Some(bound) => bound.delete(client, node),
-        None => Box::pin(guaranteed_delete::request(client, node)),
-    }
+/// The request that deletes the node of a bounded hold.
+pub(super) fn delete_request(
+    bound: Arc<dyn Bound>,
+) -> impl Fn(&Client, &str) -> Deleting + Clone + Send + Sync {
+    move |client, node| bound.delete(client, node)
 }
 
 impl fmt::Debug for Hold {

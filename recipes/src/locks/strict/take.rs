@@ -107,10 +107,20 @@ impl<'a> Takeover<'a> {
     /// Leaves the queue, and releases the lock if the grant was applied.
     pub(super) async fn leave(mut self, deadline: &Deadline<'_>) -> Result<(), Ended> {
         let Some(acquired) = self.acquired.take() else { return Ok(()) };
-        let (policy, node) = (&*self.options.retry_policy, &acquired.node.path);
-        let request = delete_request(self.grant.clone());
-        let delete = guaranteed_delete::delete_by(self.client, policy, node, request);
-        deadline.bound_by_end(delete).await
+        let (client, policy, node) =
+            (self.client, &*self.options.retry_policy, acquired.node.path.as_str());
+        match &self.grant {
+            Some(grant) => {
+                let delete = guaranteed_delete::delete_by(
+                    client,
+                    policy,
+                    node,
+                    delete_request(Arc::<StrictClaim>::clone(grant)),
+                );
+                deadline.bound_by_end(delete).await
+            }
+            None => deadline.bound_by_end(guaranteed_delete::delete(client, policy, node)).await,
+        }
     }
 
     fn node(&self) -> &str {
@@ -292,7 +302,16 @@ impl<'a> Takeover<'a> {
 impl Drop for Takeover<'_> {
     fn drop(&mut self) {
         let Some(acquired) = self.acquired.take() else { return };
-        let (node, request) = (&acquired.node.path, delete_request(self.grant.take()));
-        guaranteed_delete::delete_in_background_by(self.client, node, request);
+        let node = &acquired.node.path;
+        match &self.grant {
+            Some(grant) => {
+                guaranteed_delete::delete_in_background_by(
+                    self.client,
+                    node,
+                    delete_request(Arc::<StrictClaim>::clone(grant)),
+                );
+            }
+            None => guaranteed_delete::delete_in_background(self.client, node),
+        }
     }
 }
