@@ -83,6 +83,14 @@ impl Programs {
     }
 }
 
+/// The arguments of `cargo test` that leave out these test programs, and run the others behind `prefix`: cargo can select test
+/// programs, but not exclude them.
+pub(crate) fn without<'a>(skipped: impl IntoIterator<Item = &'a str>, prefix: &str) -> [String; 2] {
+    let skipped: String = skipped.into_iter().map(|name| format!("{name}-*|")).collect();
+    let run = format!("case ${{0##*/}} in {skipped}-) exit;; esac; exec {prefix} \"$0\" \"$@\"");
+    ["--config".into(), format!("target.'cfg(all())'.runner = ['sh', '-c', '{run}']")]
+}
+
 /// Calls `read` with each line, and its line break.
 fn for_each_line(from: impl Read, mut read: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
     let mut from = BufReader::new(from);

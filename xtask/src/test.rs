@@ -10,7 +10,7 @@ use std::{env, fs, thread};
 use xtask::{EXAMPLES_BUILT, Result, Server, Settings, TemporaryDirectory, four_letter_word};
 
 use crate::compose::Container;
-use crate::programs::{Background, Priority, Programs};
+use crate::programs::{Background, Priority, Programs, without};
 use crate::summary::Summary;
 use crate::{chaos, packages, sim, threads};
 use xtask::workspace::{cargo, is_ci, root};
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     // Beside the tests: all of them mostly wait.
     let chaos = simulator.is_some().then(|| start_chaos(hermetic));
     let waiting = (success && simulator.is_some()).then(|| {
-        arguments.extend(all_but_waiting());
+        arguments.extend(without(WAITING, ""));
         let (environment, embedded) = (environment.clone(), server.as_ref().map(on_embedded));
         Background::start(Priority::Usual, move |programs, summary| {
             let waiting = targets(&WAITING);
@@ -226,13 +226,6 @@ const WAITING: [&str; 2] = ["chaos", "ensemble"];
 /// The arguments that select test programs.
 fn targets(names: &[&str]) -> Vec<String> {
     names.iter().flat_map(|name| ["--test", name]).map(str::to_owned).collect()
-}
-
-/// The arguments that leave out [`WAITING`]: cargo can select test programs, but not exclude them.
-fn all_but_waiting() -> [String; 2] {
-    let skipped: String = WAITING.iter().map(|name| format!("{name}-*|")).collect();
-    let run = format!("case ${{0##*/}} in {skipped}-) exit;; esac; exec \"$0\" \"$@\"");
-    ["--config".into(), format!("target.'cfg(all())'.runner = ['sh', '-c', '{run}']")]
 }
 
 /// Builds all that is tested, or for a part of the tests the examples: tests start them as programs, and cargo does not build
