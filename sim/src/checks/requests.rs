@@ -26,26 +26,29 @@ const ATTEMPTS: u64 = 50;
 pub(crate) struct Count {
     requests: u64,
     causes: u64,
+    connections: u64,
 }
 
 impl Count {
     pub(crate) fn now(world: &World, pid: Pid, client: &Client) -> Self {
         let metrics = client.metrics();
         let steps = world.core().process(pid).steps;
-        let causes = metrics.events + metrics.connections + steps;
-        Self { requests: metrics.requests, causes }
+        let (requests, connections) = (metrics.requests, metrics.connections);
+        Self { requests, connections, causes: metrics.events + connections + steps }
     }
 
-    /// Whether there were more requests than their causes explain, in this number of seconds. Each of the `readers` may react to
-    /// each cause.
+    /// Whether there were more requests than their causes explain, in this number of seconds. A new connection is a cause for
+    /// each of the caches.
     pub(crate) fn too_many_since(
         self,
         before: Self,
         seconds: u64,
-        readers: usize,
+        caches: usize,
     ) -> Option<String> {
-        let (requests, causes) = (self.requests - before.requests, self.causes - before.causes);
-        (requests > 10 * seconds + 20 * causes * readers as u64)
+        let requests = self.requests - before.requests;
+        let further = (self.connections - before.connections) * caches.saturating_sub(1) as u64;
+        let causes = self.causes - before.causes + further;
+        (requests > 10 * seconds + 20 * causes)
             .then(|| format!("{requests} requests in {seconds} s, for {causes} causes"))
     }
 }
@@ -80,7 +83,7 @@ pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient) {
         let is_settled = world.now() > world.core().disturbances.peace_at + 2 * PERIOD_S * SECOND;
         if let Some(before) = before.filter(|_| is_settled) {
             let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
-            now.too_many_since(before, PERIOD_S, 1).into_iter().for_each(bad);
+            now.too_many_since(before, PERIOD_S, 0).into_iter().for_each(bad);
         }
         before = Some(now);
         world.sleep(pid, Duration::from_secs(PERIOD_S)).await;

@@ -17,6 +17,9 @@ use crate::{
     },
 };
 
+/// The excuse for what a member executes for a local session, after another one has said that there is none.
+const LATE: &str = "a late write of a local session";
+
 /// The base path of all services.
 pub(super) const SERVICES: &str = "/services";
 
@@ -230,11 +233,10 @@ impl Services {
             }
             let text = self.note_written(path, &shown);
             let session = applied.change.session_id;
-            // A member executes what arrives late for a local session, whatever another member has said of it.
             let is_late = core.servers.has_local_sessions
                 && core.processes.iter().all(|process| process.session != Some(session));
             match text {
-                Some(text) if is_late => found.counted("a late write of a local session", text),
+                Some(text) if is_late => found.counted(LATE, text),
                 Some(text) => found.violation(text),
                 None => {}
             }
@@ -243,7 +245,10 @@ impl Services {
             let (creator, created_at) = match before {
                 Some(node) => (node.creator, node.created_at),
                 // Its object cannot know of it, and does not delete it.
-                None if is_late => (String::new(), applied.at),
+                None if is_late && self.owners.closed.contains(&registration) => {
+                    found.counted(LATE, format!("{path} is created"));
+                    (String::new(), applied.at)
+                }
                 None => (registration, applied.at),
             };
             let owner = stat.ephemeral_owner;
