@@ -4,29 +4,23 @@ use std::collections::BTreeMap;
 
 use super::{Excuses, Judgement, Line, Wrong, is_stale, seconds};
 
-/// A hold with a token.
-pub(super) struct Grant<'a> {
-    pub(super) lock: &'a str,
-    pub(super) client: &'a str,
-    pub(super) token: u64,
-    pub(super) granted: u64,
-    pub(super) member: Option<u64>,
-}
+/// The holds of each lock.
+pub(super) type Locks<'a> = BTreeMap<&'a str, Vec<Hold<'a>>>;
 
-struct Hold<'a> {
-    client: &'a str,
+pub(super) struct Hold<'a> {
+    pub(super) client: &'a str,
     is_docent: bool,
-    token: Option<u64>,
+    pub(super) token: Option<u64>,
     is_gone: bool,
     called: u64,
-    granted: u64,
+    pub(super) granted: u64,
     proven: Option<u64>,
     /// When the release was called.
     release: Option<u64>,
     /// The first and the last moment at which the client believed that it held the lock.
     held: Option<(u64, u64)>,
     /// The member that the client was connected to at the end of `held`, or before.
-    member: Option<u64>,
+    pub(super) member: Option<u64>,
 }
 
 impl<'a> Hold<'a> {
@@ -60,9 +54,14 @@ impl<'a> Hold<'a> {
         (end > self.granted).then_some(end)
     }
 
+    /// Whether this is the hold of a client with a token.
+    pub(super) fn is_of(&self, client: &str, token: Option<u64>) -> bool {
+        token.is_some() && self.token == token && self.client == client
+    }
+
     /// Whether the servers granted this hold before the other one: by the tokens, or else by the times. `None` if
     /// neither decides it.
-    fn is_before(&self, other: &Self) -> Option<bool> {
+    pub(super) fn is_before(&self, other: &Self) -> Option<bool> {
         match (self.token, other.token) {
             (Some(one), Some(two)) if one != two => Some(one < two),
             _ if self.granted <= other.called => Some(true),
@@ -72,28 +71,29 @@ impl<'a> Hold<'a> {
     }
 }
 
-/// Judges the holds, and returns those with a token.
+/// Judges the holds, and returns them.
 pub(super) fn judge<'a>(
     lines: impl Iterator<Item = &'a Line<'a>>,
     excuses: &Excuses<'_>,
     judgement: &mut Judgement,
-) -> Result<Vec<Grant<'a>>, String> {
-    let mut locks: BTreeMap<&str, Vec<Hold<'_>>> = BTreeMap::new();
+) -> Result<Locks<'a>, String> {
+    let mut locks = Locks::new();
     for line in lines {
         locks.entry(line.text("lock")).or_default().push(Hold::parse(line)?);
     }
-    let grants: Vec<_> = locks.iter().flat_map(|(lock, holds)| grants(lock, holds)).collect();
     let all = || locks.values().flatten();
+    let with_token = all().filter(|hold| hold.token.is_some()).count();
     judgement.figure("holds", all().count());
-    judgement.figure("holds with a token", grants.len());
-    judgement.check_lacking("holds have no token", all().count() - grants.len(), all().count());
+    judgement.figure("holds with a token", with_token);
+    judgement.figure("holds with a belief", all().filter(|hold| hold.held.is_some()).count());
+    judgement.check_lacking("holds have no token", all().count() - with_token, all().count());
     let proven: Vec<_> = all().filter_map(|hold| Some(hold.proven_end()? - hold.granted)).collect();
     judgement.figure("holds with a proven part", proven.len());
-    judgement.figure("proven, in total", seconds(proven.iter().sum()));
+    judgement.figure("proven, in total", seconds(proven.into_iter().fold(0, u64::saturating_add)));
     let mut overlaps = Overlaps::default();
     for (lock, holds) in &locks {
-        let proven: u64 =
-            holds.iter().filter_map(|hold| Some(hold.proven_end()? - hold.granted)).sum();
+        let proven = holds.iter().filter_map(|hold| Some(hold.proven_end()? - hold.granted));
+        let proven = proven.fold(0, u64::saturating_add);
         let figure = format!("{lock}={}, proven for {}", holds.len(), seconds(proven));
         judgement.figures.push(("holds by lock", figure));
         check_tokens(lock, holds, judgement);
@@ -104,15 +104,7 @@ pub(super) fn judge<'a>(
     judgement.figure("overlaps of naive holds, Curator", overlaps.curator);
     judgement.figure("longest overlap, docent", seconds(overlaps.longest_docent));
     judgement.figure("longest overlap, Curator", seconds(overlaps.longest_curator));
-    Ok(grants)
-}
-
-fn grants<'a>(lock: &'a str, holds: &[Hold<'a>]) -> Vec<Grant<'a>> {
-    let grant = |hold: &Hold<'a>| {
-        let Hold { client, granted, member, .. } = *hold;
-        Some(Grant { lock, client, token: hold.token?, granted, member })
-    };
-    holds.iter().filter_map(grant).collect()
+    Ok(locks)
 }
 
 /// Tokens are unique, and a hold whose acquire was called after another hold was granted has the greater token.
@@ -205,18 +197,21 @@ impl Overlaps {
     ) {
         let mut held: Vec<_> = holds.iter().filter_map(|hold| Some((hold, hold.held?))).collect();
         held.sort_by_key(|(_, (from, _))| *from);
-        for (at, (one, (_, end))) in held.iter().enumerate() {
+        for (at, (one, (start, end))) in held.iter().enumerate() {
             for (other, (from, to)) in
                 held.iter().skip(at + 1).take_while(|(_, (from, _))| from < end)
             {
-                let (from, until) = (*from, (*end).min(*to));
-                let length = until - from;
-                if length == 0 {
+                let both_until = (*end).min(*to);
+                // One may end when the other one begins.
+                if both_until == *start {
                     continue;
                 }
+                let length = both_until - from;
                 let order = one.is_before(other);
                 let is_one_stale = is_stale(order, one.is_gone, other.is_gone, one.is_docent);
-                let (stale, owner) = if is_one_stale { (one, other) } else { (other, one) };
+                // The wrong one is wrong until it knows, also if the other one has released.
+                let (stale, owner, until) =
+                    if is_one_stale { (one, other, *end) } else { (other, one, *to) };
                 let Hold { client, is_docent, member, .. } = **stale;
                 let (number, longest) = if is_docent {
                     (&mut self.docent, &mut self.longest_docent)
@@ -228,7 +223,7 @@ impl Overlaps {
                 let (right, long) = (owner.client, seconds(length));
                 let text =
                     format!("{lock}: {client} still believed to hold it for {long} beside {right}");
-                let wrong = Wrong { client, is_docent, member, from, until };
+                let wrong = Wrong { client, is_docent, member, from: *from, until };
                 judgement.overlap("belief", &text, wrong, owner.is_docent, excuses);
             }
         }

@@ -27,15 +27,18 @@ pub struct Judgement {
 }
 
 /// Figures that must not be 0 in a run of all workloads: a rule that had nothing to judge proves nothing.
-const NEEDED: [&str; 8] = [
+const NEEDED: [&str; 11] = [
     "holds",
     "holds with a token",
+    "holds with a belief",
     "holds with a proven part",
     "elements of the naive set in memory",
     "elements of the proven set in memory",
     "guarded writes",
     "writes of registers",
     "fenced reads of registers",
+    "plain reads of registers",
+    "reads of registers behind a sync",
 ];
 
 /// The lines of a history.
@@ -70,10 +73,10 @@ pub fn judge(text: &str) -> Result<Judgement, String> {
     for (kind, count) in excuses.kinds() {
         judgement.figure("faults by kind", format_args!("{kind}={count}"));
     }
-    let grants = holds::judge(of("hold"), &excuses, &mut judgement)?;
+    let locks = holds::judge(of("hold"), &excuses, &mut judgement)?;
     // A run that is made for a picture has holds only.
     let needed = if run.one_of("work", &["all", "holds"])? == "all" {
-        sets::judge(&lines, &grants, &excuses, &mut judgement)?;
+        sets::judge(&lines, &locks, &excuses, &mut judgement)?;
         registers::judge(of("register"), &excuses, &mut judgement)?;
         &NEEDED[..]
     } else if lines.iter().any(|line| matches!(line.word, "memory" | "guarded" | "register")) {

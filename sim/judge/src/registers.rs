@@ -116,6 +116,8 @@ pub(super) fn judge<'a>(
     judgement.figure("operations on registers", operations.len());
     judgement.figure("writes of registers", count(&|of| of.is_write() && answered(of)));
     judgement.figure("fenced reads of registers", count(&|of| of.op == "fenced"));
+    judgement.figure("plain reads of registers", count(&|of| of.op == "plain"));
+    judgement.figure("reads of registers behind a sync", count(&|of| of.op == "synced"));
     judgement
         .figure("writes of registers with an unknown outcome", count(&|of| of.result == "unknown"));
     for (op, figure) in [("plain", "stale plain reads"), ("synced", "stale reads behind a sync")] {
@@ -178,6 +180,14 @@ impl<'a> Register<'a, '_> {
             }
         }
         lower_ends_to_later(&mut windows);
+        // The order of all registers is judged by these times too.
+        let mut now = 0;
+        for (version, (from, until)) in (0..).zip(&windows).skip(1) {
+            now = now.max(*from);
+            if let Some(of) = versions.get_mut(&version) {
+                of.window = (now, *until);
+            }
+        }
         let used: BTreeSet<_> = versions.values().map(|version| version.value).collect();
         let free = writes().filter(|of| of.result == "unknown" && !used.contains(of.value));
         self.fill(&mut windows, &versions, free.copied().collect());
@@ -315,22 +325,24 @@ fn lower_ends_to_later(windows: &mut [(u64, u64)]) {
 fn check_zxids(registers: &BTreeMap<u64, Versions<'_>>, judgement: &mut Judgement) {
     let mut writes = Vec::new();
     for (key, versions) in registers {
-        let mut last = 0;
+        let mut last = (0, 0);
         for (version, of) in versions {
-            if *version > 0 && of.window.0 <= of.window.1 {
+            if of.window.0 <= of.window.1 {
                 writes.push((of.mzxid, of.window, *key, *version));
             }
-            if of.mzxid <= last {
+            // The versions in between have zxids too.
+            if of.mzxid < u64::saturating_add(last.1, (*version - last.0).max(1)) {
                 judgement.violation("register", of.window.0, format_args!("register {key}: the zxid of version {version} is not above that of the one before"));
             }
-            last = of.mzxid;
+            last = (*version, of.mzxid);
         }
     }
     writes.sort_unstable();
-    let (mut now, mut before) = (0, 0);
+    let (mut now, mut before) = (0, (0, 0));
     for (mzxid, (from, until), key, version) in writes {
         now = now.max(from);
-        if mzxid == before || now > until {
+        // One transaction may have created several registers.
+        if (mzxid == before.0 && version.max(before.1) > 0) || now > until {
             judgement.violation(
                 "register",
                 until,
@@ -339,42 +351,55 @@ fn check_zxids(registers: &BTreeMap<u64, Versions<'_>>, judgement: &mut Judgemen
                 ),
             );
         }
-        before = mzxid;
+        before = (mzxid, version);
     }
 }
 
 /// Checks that no session goes back: what a client has seen in it, of any register, all its later reads see too. Each
-/// client makes one request at a time.
+/// client makes one request at a time. The write of a fenced read comes after all that had a reply before its call.
 fn check_sessions(
     operations: &[Operation<'_>],
     registers: &BTreeMap<u64, Versions<'_>>,
     judgement: &mut Judgement,
 ) {
-    let mut order: Vec<_> = operations.iter().collect();
-    order.sort_by_key(|operation| operation.called);
-    // The greatest zxid that each session has seen.
-    let mut seen: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-    for operation in order {
-        let Operation {
-            client, session: Some(session), state: Some((version, mzxid)), key, ..
-        } = *operation
+    let calls = operations.iter().map(|of| (of.called, false, of));
+    let mut events: Vec<_> =
+        calls.chain(operations.iter().map(|of| (of.returned, true, of))).collect();
+    events.sort_by_key(|(at, is_reply, _)| (*at, *is_reply));
+    // The greatest zxid of all replies, and those that each session has seen: with a reply, or by one client.
+    let mut greatest = 0;
+    let mut seen: BTreeMap<(&str, Option<&str>), u64> = BTreeMap::new();
+    for (_, is_reply, operation) in events {
+        let Operation { client, session, state: Some((version, mzxid)), key, .. } = *operation
         else {
             continue;
         };
-        let seen = seen.entry((client, session)).or_default();
+        if is_reply {
+            greatest = mzxid.max(greatest);
+        }
+        let Some(session) = session else { continue };
+        let by_all = seen.get(&(session, None)).copied().unwrap_or(0);
+        if is_reply {
+            seen.insert((session, None), mzxid.max(by_all));
+            continue;
+        }
+        let seen = seen.entry((session, Some(client))).or_default();
+        let before = by_all.max(*seen);
         let next = registers.get(&key).and_then(|of| of.range(version.saturating_add(1)..).next());
-        if let Some((next, _)) = next.filter(|(_, of)| !operation.is_write() && of.mzxid <= *seen) {
+        if let Some((next, _)) = next.filter(|(_, of)| !operation.is_write() && of.mzxid <= before)
+        {
             judgement.violation(
                 "session",
                 operation.called,
                 format_args!("register {key}: {client} read version {version} in a session that had seen a state with version {next}"),
             );
         }
-        *seen = mzxid.max(*seen);
+        let fence = if operation.op == "fenced" { greatest } else { 0 };
+        *seen = mzxid.max(fence).max(*seen);
     }
 }
 
-/// Counts the reads that miss a write which was acknowledged before their call. A follower may lag, but not for longer
+/// Counts the reads that miss a write which a reply had shown before their call. A follower may lag, but not for longer
 /// than the slack; a stale read after a sync is excused only by a fault of members.
 fn stale_reads(
     op: &str,
@@ -382,16 +407,15 @@ fn stale_reads(
     excuses: &Excuses<'_>,
     judgement: &mut Judgement,
 ) -> usize {
-    let made = |of: &Operation<'_>| of.state.filter(|_| of.is_write()).map(|(version, _)| version);
-    let mut writes: Vec<_> =
-        operations.iter().filter_map(|of| Some((made(of)?, of.returned))).collect();
-    writes.sort_unstable();
-    lower_ends_to_later(&mut writes);
+    let mut shown: Vec<_> =
+        operations.iter().filter_map(|of| Some((of.state?.0, of.returned))).collect();
+    shown.sort_unstable();
+    lower_ends_to_later(&mut shown);
     let mut stale = 0;
     for read in operations.iter().filter(|of| of.op == op) {
         let Some((version, _)) = read.state else { continue };
-        let missed = writes.get(writes.partition_point(|(made, _)| *made <= version));
-        let Some((made, from)) = missed.copied().filter(|(_, at)| *at < read.called) else {
+        let missed = shown.get(shown.partition_point(|(shown, _)| *shown <= version));
+        let Some((shown, from)) = missed.copied().filter(|(_, at)| *at < read.called) else {
             continue;
         };
         stale += 1;
@@ -403,7 +427,7 @@ fn stale_reads(
             if op == "plain" { lag <= excuses.slack } else { excuses.find(wrong).is_some() };
         if !is_good {
             let (key, client, lag) = (read.key, read.client, seconds(lag));
-            judgement.violation("stale", read.called, format_args!("register {key}: {client} read version {version} {lag} after the reply to the write of version {made}"));
+            judgement.violation("stale", read.called, format_args!("register {key}: {client} read version {version} {lag} after a reply with version {shown}"));
         }
     }
     stale

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::holds::Grant;
+use super::holds::{Hold, Locks};
 use super::{Excuses, Judgement, Line, Wrong, is_stale};
 
 /// A set at the end of the run: the version of its node, and its elements.
@@ -16,7 +16,7 @@ const IN_MEMORY: [(&str, &str, &str); 2] = [
 
 pub(super) fn judge(
     lines: &[Line<'_>],
-    grants: &[Grant<'_>],
+    locks: &Locks<'_>,
     excuses: &Excuses<'_>,
     judgement: &mut Judgement,
 ) -> Result<(), String> {
@@ -39,12 +39,12 @@ pub(super) fn judge(
         let writes = memory.remove(set).unwrap_or_default();
         judgement.figure(of_written, writes.len());
         let (_, elements) = take(set)?;
-        let lost = check_memory(set, writes, &elements, (grants, excuses), judgement);
+        let lost = check_memory(set, writes, &elements, (locks, excuses), judgement);
         judgement.figure(of_lost, lost);
     }
     let guarded = lines.iter().filter(|line| line.word == "guarded");
     let writes = guarded.map(Guarded::parse).collect::<Result<Vec<_>, _>>()?;
-    check_guarded(writes, take("guarded")?, grants, judgement);
+    check_guarded(writes, take("guarded")?, locks, judgement);
     Ok(())
 }
 
@@ -84,6 +84,21 @@ fn places(rule: &str, elements: &[u64], judgement: &mut Judgement) -> BTreeMap<u
     places
 }
 
+/// The elements that clients wrote, each of them once.
+fn written(
+    rule: &str,
+    elements: impl Iterator<Item = u64>,
+    judgement: &mut Judgement,
+) -> BTreeSet<u64> {
+    let mut written = BTreeSet::new();
+    for element in elements {
+        if !written.insert(element) {
+            judgement.violation(rule, 0, format_args!("{element} is written twice"));
+        }
+    }
+    written
+}
+
 /// Checks a set in memory, and returns the number of lost elements. An element is lost if a later write stores a set
 /// that was read before the element was written: two clients acted as holders at once. Only the naive set may have an
 /// excuse for that.
@@ -91,12 +106,12 @@ fn check_memory(
     set: &str,
     mut writes: Vec<Write<'_>>,
     elements: &[u64],
-    (grants, excuses): (&[Grant<'_>], &Excuses<'_>),
+    (locks, excuses): (&Locks<'_>, &Excuses<'_>),
     judgement: &mut Judgement,
 ) -> usize {
     writes.sort_by_key(|write| write.at);
     let places = places("memory", elements, judgement);
-    let written: BTreeSet<_> = writes.iter().map(|write| write.element).collect();
+    let written = written("memory", writes.iter().map(|write| write.element), judgement);
     for element in places.keys().filter(|element| !written.contains(element)) {
         judgement.violation(
             "memory",
@@ -106,24 +121,26 @@ fn check_memory(
     }
     let mut lost = 0;
     for (at, write) in writes.iter().enumerate() {
-        if places.contains_key(&write.element) {
+        let other = writes.iter().skip(at + 1).find(|other| other.read < write.at);
+        // A later write may bring back a lost element.
+        if other.is_none() && places.contains_key(&write.element) {
             continue;
         }
         lost += 1;
         let text =
             format!("the {set} set in memory has lost {} of {}", write.element, write.client);
-        let other = writes.iter().skip(at + 1).find(|other| other.read < write.at);
         let Some(other) = other.filter(|_| set == "naive") else {
             judgement.violation("memory", write.at, text);
             continue;
         };
-        let order = write.token.zip(other.token).map(|(one, two)| one < two);
+        let tokens = write.token.zip(other.token).filter(|(one, two)| one != two);
+        let order = tokens.map(|(one, two)| one < two);
         let is_write_stale = is_stale(order, write.is_gone, other.is_gone, write.is_docent);
         let (stale, owner) = if is_write_stale { (write, other) } else { (other, write) };
         let Write { client, is_docent, token, .. } = *stale;
-        let grant = grants.iter().find(|of| of.client == client && Some(of.token) == token);
-        let (member, from) = (grant.and_then(|of| of.member), write.read.max(other.read));
-        let wrong = Wrong { client, is_docent, member, from, until: write.at };
+        let hold = locks.values().flatten().find(|of| of.is_of(client, token));
+        let (member, from) = (hold.and_then(|of| of.member), write.read.max(other.read));
+        let wrong = Wrong { client, is_docent, member, from, until: stale.at };
         judgement.overlap("memory", &text, wrong, owner.is_docent, excuses);
     }
     lost
@@ -157,10 +174,11 @@ impl<'a> Guarded<'a> {
 fn check_guarded(
     writes: Vec<Guarded<'_>>,
     (version, elements): Last,
-    grants: &[Grant<'_>],
+    locks: &Locks<'_>,
     judgement: &mut Judgement,
 ) {
     let mut places = places("guarded", &elements, judgement);
+    written("guarded", writes.iter().map(|write| write.element), judgement);
     let mut wrong = |at: u64, text: String| judgement.violation("guarded", at, text);
     if version.is_none_or(|version| version != elements.len() as u64) {
         let (count, version) =
@@ -182,17 +200,18 @@ fn check_guarded(
         }
         let Some(place) = place else { continue };
         applied.push((place, write));
-        let Some(own) = grants.iter().find(|of| of.client == *client && of.token == *token) else {
+        let all = locks.values().flat_map(|holds| holds.iter().map(move |own| (own, holds)));
+        let mut own = all.filter(|(own, _)| own.is_of(client, Some(*token))).peekable();
+        if own.peek().is_none() {
             wrong(write.called, format!("{name} has token {token}, which none of its holds has"));
-            continue;
-        };
+        }
         // The guard of such a write must have failed, wherever the element is in the set.
-        let later = grants
-            .iter()
-            .find(|of| of.lock == own.lock && of.token > *token && of.granted < write.called);
-        if let Some(later) = later {
-            let token = later.token;
-            wrong(write.called, format!("{name} was called after token {token} was granted"));
+        let is_later = |own: &Hold<'_>, of: &Hold<'_>| {
+            own.is_before(of) == Some(true) && of.token != own.token && of.granted < write.called
+        };
+        if let Some(of) = own.find_map(|(own, holds)| holds.iter().find(|of| is_later(own, of))) {
+            let client = of.client;
+            wrong(write.called, format!("{name} was called after a later grant to {client}"));
         }
     }
     for element in places.keys() {
