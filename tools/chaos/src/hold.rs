@@ -35,15 +35,11 @@ impl<'a> Hold<'a> {
         wait_ms: u64,
     ) -> Option<Self> {
         let called = now();
-        let granted = match peer.ask(&format!("acquire {handle} {wait_ms}")) {
+        let granted = match ask(world, peer, &format!("acquire {handle} {wait_ms}")) {
             Answer::Ok { at, .. } => at,
-            Answer::False => return None,
+            Answer::False | Answer::Stuck => return None,
             Answer::Failed { .. } | Answer::Gone => {
                 world.sleep_ms(200);
-                return None;
-            }
-            Answer::Stuck => {
-                stuck(world, peer, "acquire");
                 return None;
             }
         };
@@ -64,7 +60,7 @@ impl<'a> Hold<'a> {
         if peer.library == Library::Docent {
             hold.proven = hold.number("proven");
         }
-        match peer.ask(&format!("token {handle}")) {
+        match hold.ask("token", "") {
             Answer::Ok { text, .. } => hold.token = text.parse().ok(),
             Answer::Failed { kind, .. } => hold.is_gone = kind == "NoNode",
             _ => {}
@@ -78,7 +74,7 @@ impl<'a> Hold<'a> {
     }
 
     fn number(&self, verb: &str) -> Option<u64> {
-        match self.peer.ask(&format!("{verb} {}", self.handle)) {
+        match self.ask(verb, "") {
             Answer::Ok { text, .. } => text.parse().ok(),
             _ => None,
         }
@@ -86,9 +82,7 @@ impl<'a> Hold<'a> {
 
     /// Asks whether the lock is held.
     pub(crate) fn is_held(&mut self) -> bool {
-        let Answer::Ok { text, .. } = self.peer.ask(&format!("held {}", self.handle)) else {
-            return false;
-        };
+        let Answer::Ok { text, .. } = self.ask("held", "") else { return false };
         let mut words = text.split(' ');
         if words.next() != Some("true") {
             return false;
@@ -118,20 +112,19 @@ impl<'a> Hold<'a> {
 
     /// Sends a command about this hold.
     pub(crate) fn ask(&self, verb: &str, rest: &str) -> Answer {
-        self.peer.ask(&format!("{verb} {} {rest}", self.handle))
+        ask(self.world, self.peer, format!("{verb} {} {rest}", self.handle).trim_end())
     }
 
     /// Releases the lock.
     pub(crate) fn release(self) {
-        let at = now();
-        match self.peer.ask(&format!("release {}", self.handle)) {
+        let (at, had_ended) = (now(), self.peer.has_ended());
+        match self.ask("release", "") {
             Answer::Ok { .. } => self.end(Some(at), "released"),
             Answer::Failed { .. } | Answer::False => self.end(Some(at), "failed"),
+            // Nobody has released it, so its proven part goes on.
+            Answer::Gone if had_ended => self.end(None, "killed"),
             Answer::Gone => self.end(Some(at), "gone"),
-            Answer::Stuck => {
-                stuck(self.world, self.peer, "release");
-                self.end(Some(at), "stuck");
-            }
+            Answer::Stuck => self.end(Some(at), "stuck"),
         }
     }
 
@@ -152,6 +145,15 @@ impl<'a> Hold<'a> {
             known(self.member),
         ));
     }
+}
+
+/// Sends a command to a client. One without a reply is recorded.
+pub(crate) fn ask(world: &World, peer: &Peer, command: &str) -> Answer {
+    let answer = peer.ask(command);
+    if answer == Answer::Stuck {
+        stuck(world, peer, command.split(' ').next().unwrap_or_default());
+    }
+    answer
 }
 
 /// Records a command without a reply.

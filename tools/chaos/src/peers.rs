@@ -193,6 +193,11 @@ impl Peer {
         }
     }
 
+    /// Whether the process has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        lock(&self.running).as_ref().is_none_or(|running| lock(&running.answers).is_none())
+    }
+
     pub(crate) fn signal(&self, number: Signal) {
         if let Some(running) = lock(&self.running).as_ref() {
             signal(lock(&running.process).id(), number);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::Signal;
 use crate::history::{known, now};
-use crate::hold::Hold;
+use crate::hold::{Hold, ask};
 use crate::lock::lock;
 use crate::peers::{Answer, Library, Peer};
 use crate::random::Random;
@@ -139,7 +139,7 @@ fn write_guarded(world: &World, peer: &Peer, mut random: Random) {
         if let Some(hold) = Hold::acquire(world, peer, "mutex:/chaos/guarded", WAIT_MS) {
             // Without a token, the order of the write could not be judged.
             if let Some(token) = hold.token
-                && let Answer::Ok { text, .. } = peer.ask(&format!("get {SET}"))
+                && let Answer::Ok { text, .. } = ask(world, peer, &format!("get {SET}"))
             {
                 let elements = text.split(' ').nth(3).unwrap_or("-").to_owned();
                 let ms = match random.below(16) {
@@ -225,7 +225,7 @@ pub(crate) fn use_register(
         },
     };
     let called = now();
-    let answer = peer.ask(&command);
+    let answer = ask(world, peer, &command);
     let returned = now();
     let mut words = match &answer {
         Answer::Ok { text, .. } => text.split(' '),
@@ -268,7 +268,7 @@ pub(crate) fn live_for_one_hold(world: &World, peer: &Peer, mut random: Random) 
             return;
         }
         let Some(mut hold) = Hold::acquire(world, peer, "mutex:/chaos/proven", 1_500) else {
-            peer.ask("close");
+            ask(world, peer, "close");
             peer.kill();
             world.sleep_ms(random.below(300));
             continue;
@@ -280,13 +280,13 @@ pub(crate) fn live_for_one_hold(world: &World, peer: &Peer, mut random: Random) 
                 let early = now() + random.between(10, 800) * MILLISECOND;
                 hold.keep(if way == 2 { proven } else { early }, false);
                 hold.release();
-                peer.ask("close");
+                ask(world, peer, "close");
             }
             // Ended by closing its session.
             3 => {
                 hold.keep(now() + random.between(10, 2_000) * MILLISECOND, false);
                 let at = now();
-                peer.ask("close");
+                ask(world, peer, "close");
                 hold.end(Some(at), "closed");
             }
             // Killed.
