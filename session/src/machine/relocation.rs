@@ -43,9 +43,10 @@ impl<T> Relocation<T> {
         self.failed = if has_failed { self.failed.saturating_add(1) } else { 0 };
     }
 
-    /// By how much the time until the next move is multiplied: by two for each failed one, up to 16.
+    /// By how much the time until the next move is multiplied: by two for each failed one, up to 16. A move
+    /// has succeeded as soon as its connection plans the next one.
     pub(super) fn delay(&self) -> u32 {
-        1 << self.failed.min(MAX_FAILED)
+        if self.has_left() { 1 } else { 1 << self.failed.min(MAX_FAILED) }
     }
 
     /// Plans a move to this server.
