@@ -2,7 +2,7 @@
 //! at all.
 //!
 //! The faults are patches, applied to a copy of the sources below `target/faults`. All are applied at once, and each is
-//! active only if the variable `DOCENT_FAULT` names it, so that the copy is built once. `sim/faults/README.md`
+//! active only if the variable `DOCENT_FAULTS` names it, so that the copy is built once. `sim/faults/README.md`
 //! describes the files.
 
 use std::{
@@ -33,17 +33,18 @@ pub mod planted_fault {
 
     #[must_use]
     pub fn is(name: &str) -> bool {
-        static PLANTED: std::sync::OnceLock<Option<std::string::String>> = std::sync::OnceLock::new();
-        PLANTED.get_or_init(|| std::env::var(\"DOCENT_FAULT\").ok()).as_deref() == Some(name)
+        static PLANTED: std::sync::OnceLock<std::string::String> = std::sync::OnceLock::new();
+        let planted = PLANTED.get_or_init(|| std::env::var(\"DOCENT_FAULTS\").unwrap_or_default());
+        planted.split(' ').any(|one| one == name)
     }
 }
 ";
 
-/// The seeds that the simulator tries first. Most of the faults that it finds take fewer than 100.
-const FIRST_SEEDS: &str = "1..1000";
+/// The seeds that the simulator tries unless told otherwise. Most of the faults that it finds take fewer than 100.
+const SEEDS: u64 = 1000;
 
-/// The seeds for the faults that nothing else finds.
-const MORE_SEEDS: &str = "1001..20000";
+/// The number of faults that the simulator tries at once. Few enough that one seldom hides another.
+const TOGETHER: usize = 48;
 
 /// The packages whose tests are run. They need neither Java nor a real server, without which some are skipped.
 const PACKAGES: &str = "--package docent-protocol --package docent-session --package docent-recipes \
@@ -110,8 +111,9 @@ struct Hunk {
 
 /// Tries the faults with these names, or all of them but the equivalent ones.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
-    let arguments = Arguments::parse(arguments, &[], &[])?;
+    let arguments = Arguments::parse(arguments, &[], &["seeds"])?;
     let (faults, names) = (read()?, arguments.words());
+    let seeds = arguments.number("seeds", SEEDS)?;
     if let Some(unknown) = names.iter().find(|name| !faults.iter().any(|one| one.name == **name)) {
         return Err(format!("{unknown}: no fault in sim/faults has this name").into());
     }
@@ -125,10 +127,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     println!("{} of {} faults", chosen.len(), faults.len());
 
     run_to_end(cargo_in(&copy, "sim").args(["build", "--release", "--locked", "--quiet"]))?;
-    let seeds = |seeds| ["--until-broken", "--threads", "1", "--seeds", seeds];
-    let simulate = |arguments: &[&str], fault: &Fault| simulate(&copy, arguments, fault);
-    let mut left = without_found(&format!("seeds {FIRST_SEEDS}"), chosen, 1, |fault| {
-        simulate(&seeds(FIRST_SEEDS), fault)
+    let mut left = without_found(&format!("seeds 1 to {seeds}"), chosen, TOGETHER, 1, |faults| {
+        without_simulated(&copy, faults, seeds)
     })?;
     if !left.is_empty() {
         run_to_end(cargo_in(&copy, ".").args(["test", "--no-run", "--quiet"]).args(packages()))?;
@@ -140,14 +140,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
                 return Err(format!("cargo test {programs}: {failed} fails without a fault").into());
             }
             // Tests mostly wait.
-            left = without_found(programs, left, 2, |fault| failure(&copy, programs, Some(fault)))?;
+            left = without_found(programs, left, 1, 2, |faults| {
+                each_without(faults, |fault| failure(&copy, programs, Some(fault)))
+            })?;
         }
     }
-    left = without_found("small scopes in every order", left, 1, |fault| {
-        simulate(&["exhaust", "--quick"], fault)
-    })?;
-    left = without_found(&format!("seeds {MORE_SEEDS}"), left, 1, |fault| {
-        simulate(&seeds(MORE_SEEDS), fault)
+    left = without_found("small scopes in every order", left, 1, 1, |faults| {
+        each_without(faults, |fault| simulate(&copy, &["exhaust", "--quick"], &[fault]))
     })?;
     for fault in left {
         println!("not found: {}: {}", fault.name, fault.defect);
@@ -271,10 +270,35 @@ fn cargo_in(copy: &Path, directory: &str) -> Command {
     command
 }
 
-/// Runs the simulator with a fault. Returns what it finds.
-fn simulate(copy: &Path, arguments: &[&str], fault: &Fault) -> Result<Option<String>> {
+/// Looks for faults with the simulator, all planted at once. A seed that breaks a rule is run again with each fault
+/// alone. Returns the faults that are not found.
+fn without_simulated<'a>(copy: &Path, faults: Vec<&'a Fault>, last: u64) -> Result<Vec<&'a Fault>> {
+    let run = |first, last: u64, faults: &[&Fault]| {
+        let seeds = format!("{first}..{last}");
+        simulate(copy, &["--until-broken", "--threads", "1", "--seeds", &seeds], faults)
+    };
+    let (mut left, mut first) = (faults, 1);
+    while let Some(found) = run(first, last, &left)? {
+        let seed = found.rsplit_once("--seed ").and_then(|(_, rest)| rest.split(' ').next());
+        let seed = seed.ok_or("the simulator names no seed")?.parse()?;
+        if let Some(found) = run(seed, seed, &[])? {
+            return Err(format!("without a fault: {found}").into());
+        }
+        let before = left.len();
+        left = each_without(left, |fault| run(seed, seed, &[fault]))?;
+        first = seed;
+        if left.len() == before {
+            println!("{before:>4} faults, none of them alone:          {found}");
+            first += 1;
+        }
+    }
+    Ok(left)
+}
+
+/// Runs the simulator with faults. Returns what it finds.
+fn simulate(copy: &Path, arguments: &[&str], faults: &[&Fault]) -> Result<Option<String>> {
     let mut simulator = Command::new(copy.with_file_name("target/sim/release/docent-sim"));
-    simulator.args(arguments).env("DOCENT_FAULT", &fault.name).stdin(Stdio::null());
+    simulator.args(arguments).env("DOCENT_FAULTS", joined_names(faults)).stdin(Stdio::null());
     let ran = simulator.output()?;
     let said = String::from_utf8_lossy(&ran.stdout);
     match (ran.status.code(), said.lines().find(|line| line.contains("(replay: "))) {
@@ -282,9 +306,13 @@ fn simulate(copy: &Path, arguments: &[&str], fault: &Fault) -> Result<Option<Str
         (Some(0), None) => Ok(None),
         _ => {
             let why = String::from_utf8_lossy(&ran.stderr);
-            Err(format!("{}: {}: {}", fault.name, ran.status, why.trim()).into())
+            Err(format!("{}: {}: {}", joined_names(faults), ran.status, why.trim()).into())
         }
     }
+}
+
+fn joined_names(faults: &[&Fault]) -> String {
+    faults.iter().map(|fault| fault.name.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 /// Runs the test programs that can reach a fault. Returns the test that fails, and fails again: on a busy machine, some tests
@@ -305,7 +333,7 @@ fn failed_tests(
     let mut command = cargo_in(copy, ".");
     let skipped = fault.iter().flat_map(|fault| fault.out_of_reach());
     command.arg("test").args(without(skipped, &format!("timeout {LONGEST}"))).args(packages());
-    command.args(programs.split(' ')).env("DOCENT_FAULT", fault.map_or("", |fault| &fault.name));
+    command.args(programs.split(' ')).env("DOCENT_FAULTS", fault.map_or("", |fault| &fault.name));
     if !only.is_empty() {
         command.args(["--", "--exact"]).args(only);
     }
@@ -322,22 +350,27 @@ fn failed_tests(
     Ok((!ran.status.success()).then_some(failed))
 }
 
-/// Looks for each fault, some on each processor, and prints what is found. Returns the faults that are not found.
+/// Looks for faults, `together` at once and some on each processor, and prints what is found. `without` returns those of its
+/// faults that are not found, as this does for all.
 fn without_found<'a>(
     judge: &str,
     faults: Vec<&'a Fault>,
+    together: usize,
     for_each_processor: usize,
-    find: impl Fn(&Fault) -> Result<Option<String>> + Sync,
+    without: impl Fn(Vec<&'a Fault>) -> Result<Vec<&'a Fault>> + Sync,
 ) -> Result<Vec<&'a Fault>> {
     let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    // Those of an area, which stand beside each other, are not together.
+    let groups = faults.len().div_ceil(together);
     let work = || -> Result<()> {
-        while let Some(&fault) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match find(fault)? {
-                Some(found) => println!("{:<40} {found}", fault.name),
-                None => missed.lock().unwrap_or_else(PoisonError::into_inner).push(fault),
+        loop {
+            let group = next.fetch_add(1, Ordering::Relaxed);
+            if group >= groups {
+                return Ok(());
             }
+            let left = without(faults.iter().skip(group).step_by(groups).copied().collect())?;
+            missed.lock().unwrap_or_else(PoisonError::into_inner).extend(left);
         }
-        Ok(())
     };
     let threads = for_each_processor * thread::available_parallelism()?.get();
     thread::scope(|scope| {
@@ -347,6 +380,21 @@ fn without_found<'a>(
     let missed = missed.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("{judge}: {} of {} found", faults.len() - missed.len(), faults.len());
     Ok(missed)
+}
+
+/// Looks for each of some faults alone, and prints what is found.
+fn each_without<'a>(
+    faults: Vec<&'a Fault>,
+    find: impl Fn(&Fault) -> Result<Option<String>>,
+) -> Result<Vec<&'a Fault>> {
+    let mut left = Vec::new();
+    for fault in faults {
+        match find(fault)? {
+            Some(found) => println!("{:<40} {found}", fault.name),
+            None => left.push(fault),
+        }
+    }
+    Ok(left)
 }
 
 #[cfg(test)]

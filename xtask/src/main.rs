@@ -45,8 +45,9 @@ usage: cargo xtask COMMAND
   package                   build each published crate from its own archive
   mutants [FILES]           test the tests: run them against changed files, by default those of the
                             core (hours); installs cargo-mutants; exceptions in .cargo/mutants.toml
-  faults [NAME...]          plant each fault of sim/faults into a copy, and count which the simulator
-                            and the tests find (hours)
+  faults [NAME...] [--seeds N]
+                            plant each fault of sim/faults into a copy, and count which the simulator finds
+                            within N seeds, by default 1,000, and which the tests find (hours)
   sim [OPTIONS]             simulate clients, servers and faults in virtual time (docs/SIMULATION.md);
                             without options seeds 1..2000; --help lists the options
   exhaust [SCOPE...] [OPTIONS]
