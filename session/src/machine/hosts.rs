@@ -316,6 +316,21 @@ mod tests {
         assert!(hosts.not_before() > now);
     }
 
+    #[test]
+    fn servers_are_mismatched_until_an_attempt_fails_otherwise() {
+        let mut hosts = hosts(2, 7);
+        for (port, mismatched, all) in [
+            (1, true, false),
+            (1, true, false),
+            (2, true, true),
+            (1, false, false),
+            (1, true, true),
+        ] {
+            hosts.note_tls_mismatch(&host(port), mismatched);
+            assert_eq!(hosts.are_all_mismatched(), all, "{port} {mismatched}");
+        }
+    }
+
     /// The servers not yet tried share the rest of the session timeout.
     // Case (Found in docent itself): no test held these rules: the servers not yet tried share the
     // rest of the session timeout; the other half of a half-removed mode is removed; a read between

@@ -46,15 +46,11 @@ impl Unset {
         self.retry_at
     }
 
-    /// The last zxid when the last connection was lost, if watches were lost with it and are not set again.
-    pub(super) const fn since(&self) -> Option<i64> {
-        self.since
-    }
-
     pub(super) const fn set_since(&mut self, zxid: i64) {
         self.since = Some(zxid);
     }
 
+    /// The last zxid when the last connection was lost, if watches were lost with it and are not set again.
     pub(super) const fn take_since(&mut self) -> Option<i64> {
         self.since.take()
     }

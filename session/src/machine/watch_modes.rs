@@ -318,7 +318,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// setWatches without a reply.
     pub(super) fn forget_server_watches(&mut self) {
         let unanswered = self.watches_pending.drain(..).map(|batch| batch.relative_zxid).min();
-        let known = [self.unset.since(), self.watches.unset_since(), unanswered];
+        let known = [self.watches.unset_since(), unanswered];
         let since = known.into_iter().flatten().fold(self.last_zxid, i64::min);
         let since = since + i64::from(planted::is("watches-since-later"));
         self.unset.forget();

@@ -258,8 +258,8 @@ impl<T, W> Requests<T, W> {
         })
     }
 
-    const fn bytes_in_flight(&self) -> usize {
-        self.pending_bytes.saturating_sub(self.outgoing.len() - self.taken)
+    fn bytes_in_flight(&self) -> usize {
+        self.pending_bytes.saturating_sub(self.unsent_bytes())
     }
 
     /// The number of requests that may be sent now, and their bytes.

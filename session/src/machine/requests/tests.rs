@@ -219,6 +219,31 @@ fn a_request_without_a_limit_of_time_never_expires() {
     assert_eq!(requests.next_expiry(), Some(at));
 }
 
+#[test]
+fn a_reply_counts_from_when_its_request_was_sent() {
+    let mut requests: Requests<i32, u32> = Requests::new(&Settings::new("one:1".parse().unwrap()));
+    let push = |requests: &mut Requests<_, _>, xid| {
+        let size = requests.encode(1 << 20, xid, &get(9)).unwrap();
+        requests.push(xid, size, Some(xid), Effect::None);
+    };
+    for batch in 0..3 {
+        push(&mut requests, 2 * batch + 1);
+        push(&mut requests, 2 * batch + 2);
+        let at = Instant::from_nanos(batch.unsigned_abs().into());
+        requests.transmit(at, &mut Vec::new(), &mut Vec::new());
+    }
+    assert_eq!(requests.last_answered_sent_at(), None);
+    for xid in 1..=5 {
+        requests.answer(xid).unwrap();
+        let at = Instant::from_nanos(u64::from(xid.unsigned_abs() - 1) / 2);
+        assert_eq!(requests.last_answered_sent_at(), Some(at), "{xid}");
+    }
+    // No reply to a request that was not sent, although one that was answered early counts as in flight.
+    requests.answer_overtaking(6).unwrap();
+    push(&mut requests, 7);
+    assert_eq!(requests.sent_at_of_next(7), None);
+}
+
 /// Searching all waiters for each call would make n calls cost n².
 #[test]
 fn waiters_are_searched_only_before_their_list_grows() {

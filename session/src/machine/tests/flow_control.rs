@@ -10,7 +10,13 @@ fn waiting(max_requests: usize) -> Scenario {
 
 #[test]
 fn requests_over_the_capacity_wait_and_are_sent_in_call_order() {
-    let mut scenario = waiting(2);
+    let by_bytes = config().with_max_pending_bytes(50).with_when_full(WhenFull::Wait);
+    for scenario in [waiting(2), Scenario::connected_with(by_bytes)] {
+        wait_and_are_sent_in_call_order(scenario);
+    }
+}
+
+fn wait_and_are_sent_in_call_order(mut scenario: Scenario) {
     scenario.send_each("/a", 1..=5);
     assert_eq!(scenario.xids(), [0, 1, 2]);
     assert!(!scenario.machine.wants_write(), "nothing to write without capacity");

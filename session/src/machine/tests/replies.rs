@@ -178,6 +178,14 @@ fn a_reply_without_a_request_breaks_the_connection() {
     assert!(scenario.is_broken());
 }
 
+#[test]
+fn a_reply_without_a_ping_breaks_the_connection() {
+    let mut scenario = Scenario::connected();
+    scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
+    let failure = scenario.machine.connection.failure().unwrap().to_string();
+    assert_contains(&failure, &["an unexpected reply to a ping"]);
+}
+
 /// The reply `Unimplemented` to an unknown operation overtakes the replies to earlier requests.
 // Case (Pitfalls of the wire, 27): an unknown operation's refusal overtakes.
 #[test]
@@ -330,10 +338,12 @@ fn the_last_zxid_is_taken_from_replies_only() {
     scenario.read("/a", 1, 50);
     let event = event_body(EventType::NodeDeleted, "/a");
     scenario.reply(xid::NOTIFICATION, 99, ErrorCode::Ok, &event);
+    scenario.wait_and_flush(ms(2000));
     scenario.reply(xid::PING, 900, ErrorCode::Ok, b"");
     scenario.send_get("/a", 2);
     scenario.reply(2, -1, ErrorCode::Unimplemented, b"");
     scenario.read("/a", 3, 0);
+    assert_eq!(scenario.completions().last(), Some(&(3, Ok(0))));
     assert_eq!(scenario.machine.last_zxid, 50);
 }
 

@@ -239,12 +239,14 @@ fn a_waiter_for_capacity_is_notified_of_the_end() {
 fn an_idle_session_frees_the_memory_of_a_burst() {
     let mut scenario = Scenario::connected();
     scenario.send_each("/a", 0..10_000);
+    scenario.machine.limit(1, scenario.now, ms(60_000));
     scenario.reply_each(1..=10_000);
     assert_eq!(scenario.completions().len(), 10_000);
     scenario.wait(ms(2000));
     let machine = &scenario.machine;
     let (bytes, entries) = machine.requests.capacities();
     assert!(bytes <= 1024 && entries <= 32 && machine.answers.capacity() <= 32);
+    assert_eq!(machine.requests.limits(), 0);
 }
 
 /// To free the memory and allocate it again for each burst would cost more than it saves.

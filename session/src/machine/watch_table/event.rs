@@ -136,3 +136,19 @@ impl WatchedEvent {
         Self { event_type: EventType::None, state: KeeperState::SyncConnected, path, zxid: None }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_its_text() {
+        let path = NodePath::from("/a");
+        let borrowed: &str = path.borrow();
+        assert_eq!([path.as_str(), &path, path.as_ref(), borrowed], ["/a"; 4]);
+        assert!(path == *"/a" && path == "/a" && path == "/a".to_owned());
+        assert!(path != *"/b" && path != "/b" && path != "/b".to_owned());
+        assert_eq!((path.to_string(), format!("{path:?}")), ("/a".into(), "\"/a\"".into()));
+        assert_eq!(&*Arc::<str>::from(path), "/a");
+    }
+}

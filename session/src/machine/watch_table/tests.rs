@@ -103,6 +103,22 @@ fn a_one_shot_watch_reports_what_a_server_would_although_the_first_event_is_miss
     }
 }
 
+/// A watch whose read relied on a persistent one: that is requested, or to be removed, or the connection was lost.
+#[test]
+fn each_sign_of_a_persistent_watch_makes_a_deletion_a_creation() {
+    for (queued, confirmed, entries) in [
+        (Mode::Persistent, Mode::None, &[(Exist, "/a", 2)][..]),
+        (Mode::None, Mode::Persistent, &[(Exist, "/a", 2)]),
+        (Mode::None, Mode::None, &[(Persistent, "/a", 1), (Exist, "/a", 2)]),
+    ] {
+        let mut watches = table(entries);
+        let mode = watches.mode_entry(&"/a".into());
+        (mode.queued, mode.confirmed) = (queued, confirmed);
+        let events = dispatch(&mut watches, EventType::NodeDeleted, "/a");
+        assert_eq!(events.last().map(|(_, event, _)| *event), Some(EventType::NodeCreated));
+    }
+}
+
 /// A server answers a setWatches that it has refused before with the deletion of a node that was watched then. Meanwhile, another
 /// read has found no node.
 // Case (Found in docent itself): a watch for the creation of a node reported one that never was,
