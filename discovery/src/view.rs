@@ -207,13 +207,14 @@ mod tests {
     async fn nothing_is_stale_before_the_first_load() {
         let client = Config::new("127.0.0.1:1").unwrap().start().unwrap();
         let (state, _) = CuratorCache::start(&client, "/web").unwrap().state_and_events();
-        let apply = |events: Vec<CacheEvent>| {
+        let apply_to = |state: &CacheState, events: Vec<CacheEvent>| {
             let serializer = Arc::new(JsonInstanceSerializer::new());
-            let mut view: View<serde_json::Value> = View::new("/web", serializer, &state);
+            let mut view: View<serde_json::Value> = View::new("/web", serializer, state);
             let mut seen = Vec::new();
             events.into_iter().for_each(|event| view.apply(event, &mut seen));
             format!("{seen:?}")
         };
+        let apply = |events| apply_to(&state, events);
         let initialized = || CacheEvent::Initialized { len: 0 };
         let lagged =
             |initialized, stale| CacheEvent::Lagged { nodes: Vec::new(), initialized, stale };
@@ -226,6 +227,11 @@ mod tests {
         assert_eq!(apply(vec![lagged(true, true), lagged(true, false)]), lagging);
         let later = vec![initialized(), CacheEvent::Stale, CacheEvent::Resynced { len: 0 }];
         assert_eq!(apply(later), "[Initialized { len: 0 }, Stale, Resynced { len: 0 }]");
+        // A reader that begins while the cache is stale is notified of the end of that state.
+        let mut stale = state.clone();
+        (stale.initialized, stale.stale) = (true, true);
+        let fresh = vec![CacheEvent::Resynced { len: 0 }];
+        assert_eq!(apply_to(&stale, fresh), "[Resynced { len: 0 }]");
     }
 
     /// Two sessions register the same instance one after the other: the second one does not change the first one's.

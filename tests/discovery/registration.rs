@@ -62,10 +62,28 @@ async fn a_dropped_call_registers_all_the_same(fixture: Fixture) {
     finds(&discovery, &[]).await;
 }
 
+/// C33: in Curator, the close deletes permanent instances, too.
+async fn a_permanent_instance_outlives_its_discovery_and_is_adopted_by_the_next(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let permanent = |port| web("i1", port).with_service_type(ServiceType::Permanent);
+    let first = discovery(&fixture, &a);
+    done("the registration", first.register(permanent(1))).await;
+    done("the close", first.close()).await;
+    let path = node(&fixture, "i1");
+    let czxid = stat(&a, &path).await.czxid;
+    let second = discovery(&fixture, &a);
+    done("the registration", second.register(permanent(2))).await;
+    finds(&second, &["i1:2"]).await;
+    assert_eq!(stat(&a, &path).await.czxid, czxid, "the same node");
+    done("the end", second.unregister("web", "i1")).await;
+    finds(&second, &[]).await;
+}
+
 on_both_servers! {
     a_disabled_instance_is_disabled_for_every_reader
     each_call_replaces_a_change_of_an_operator
     a_dropped_call_registers_all_the_same
+    a_permanent_instance_outlives_its_discovery_and_is_adopted_by_the_next
 }
 
 #[tokio::test]

@@ -54,6 +54,11 @@ async fn a_change_of_another_process_is_kept_in_a_new_session(fixture: Fixture) 
     assert_eq!(data(&observer, &path).await, ours.replace("\"port\":1", "\"port\":2"));
     done("the update", discovery.update(web("i1", 3))).await;
     assert_eq!(discovery.instance("web", "i1"), Some(web("i1", 3)));
+    // So does a change without a call of `instance` before it.
+    observer.set_data(&path, theirs.as_bytes(), None).await.unwrap();
+    assert_eq!(adopted(&mut events).await, theirs);
+    done("enabled", discovery.set_enabled("web", "i1", true)).await;
+    assert_eq!(data(&observer, &path).await, ours.replace("\"port\":1", "\"port\":2"));
     // A registration replaces the form that the other process wrote.
     observer.set_data(&path, theirs.as_bytes(), None).await.unwrap();
     assert_eq!(adopted(&mut events).await, theirs);

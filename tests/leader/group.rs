@@ -100,3 +100,38 @@ async fn the_members_are_read_at_once(fixture: Fixture) {
     });
     assert_eq!(members.unwrap().len(), 101);
 }
+
+/// A reader that is too slow for every event receives the members that have come, and not those that have left.
+#[tokio::test]
+async fn a_slow_reader_of_a_view_sees_who_has_left() {
+    // More than the events that a cache keeps for a reader (1,024), and the reads that it has in flight (128).
+    const COUNT: usize = 1500;
+    let fixture = Fixture::embedded().await;
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let member = GroupMember::join(&a, &fixture.path, "own", "").unwrap();
+    within_deadline("the join", member.joined()).await.unwrap();
+    let left = format!("{}/left", fixture.path);
+    b.create(&left, b"", CreateMode::Ephemeral).await.unwrap();
+    let mut view = member.view();
+    shows(&mut view, &[("left", ""), ("own", "")]).await;
+    let mut records = fixture.tap.subscribe();
+    b.delete(&left, None).await.unwrap();
+    let mut created = Vec::new();
+    for number in 0..COUNT {
+        let path = format!("{}/{number:04}", fixture.path);
+        created.push(b.create(&path, b"", CreateMode::Ephemeral));
+    }
+    for create in created {
+        create.await.unwrap();
+    }
+    // All but the last reads are answered and handled: their number is limited.
+    let mut reads = 0;
+    let are_read = |record: &Record| {
+        reads += usize::from(request("A", OpCode::GetData)(record));
+        reads == COUNT
+    };
+    records.until(DEADLINE, are_read).await.unwrap();
+    let members = within_deadline("the members", view.next()).await.unwrap().unwrap();
+    assert!(members.contains_key("0000"));
+    assert!(!members.contains_key("left"), "it has left");
+}

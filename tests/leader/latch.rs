@@ -17,6 +17,7 @@ on_both_servers! {
     listeners_hear_of_each_change_in_order
     a_dropped_latch_leaves_the_election
     a_closed_latch_refuses_to_wait
+    a_participant_that_leaves_after_the_listing_is_left_out
     a_write_of_a_former_leader_is_refused
     a_slow_listener_hears_of_the_end_before_the_next_leadership
 }
@@ -109,6 +110,26 @@ async fn a_closed_latch_refuses_to_wait(fixture: Fixture) {
     assert!(matches!(change(&mut changes).await, Some(LeadershipChange::NotLeader)));
     assert!(change(&mut changes).await.is_none());
     assert_eq!(first.leadership().await.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// The leader leaves after the listing of the queue, and before the read of its node.
+async fn a_participant_that_leaves_after_the_listing_is_left_out(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let first = latch(&fixture, &a, "a");
+    leads(&first).await;
+    let second = latch(&fixture, &b, "b");
+    // It reads the leader's node, too, with a watch.
+    has_watches(&b, 1).await;
+    let mut records = fixture.tap.subscribe();
+    fixture.tap.inject(Fault::delay_request(OpCode::GetData, DEADLINE).of("B"));
+    let (participants, ()) = tokio::join!(second.participants(), async {
+        records.until(DEADLINE, request("B", OpCode::GetData)).await.unwrap();
+        within_deadline("the close", first.close()).await.unwrap();
+        fixture.tap.end_delays();
+    });
+    let participants = participants.unwrap();
+    let participants: Vec<_> = participants.iter().map(|one| (&*one.id, one.is_leader)).collect();
+    assert_eq!(participants, [("b", true)]);
 }
 
 // Case (Leader election and kept nodes): writes of a former leader.

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use docent_protocol::CreateMode;
-use docent_recipes::{barriers::DistributedDoubleBarrier, nodes::PersistentNode};
+use docent_recipes::{
+    barriers::DistributedDoubleBarrier,
+    nodes::{PersistentNode, PersistentTtlNode},
+};
 use docent_session::{Client, ErrorKind};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::World;
 
@@ -41,6 +44,25 @@ async fn a_kept_node_that_is_deleted_in_a_loop_is_created_with_growing_pauses() 
     assert!(took >= PAUSES, "{DELETIONS} nodes in {took:?}");
     let written = timeout(Duration::from_secs(6), node.written()).await;
     written.expect("the node is there after the last pause").unwrap();
+    node.close().await.unwrap();
+}
+
+/// The child that keeps the node is written after half of its time to live. What a node contains that another client puts
+/// in its place is not known.
+#[tokio::test(start_paused = true)]
+async fn a_node_with_a_time_to_live_is_touched_in_time_and_written_again() {
+    let world = World::new().await;
+    let (client, operator) = (world.client().await, world.client().await);
+    let ttl = Duration::from_secs(10);
+    let node = PersistentTtlNode::start(&client, "/kept", ttl, "x").unwrap();
+    node.created().await.unwrap();
+    node.written().await.unwrap();
+    let mut replace = operator.transaction();
+    replace.delete("/kept", None).create("/kept", b"other", CreateMode::Persistent);
+    replace.commit().await.unwrap();
+    sleep(ttl * 6 / 10).await;
+    assert_eq!(&*operator.get_data("/kept").await.unwrap().data, b"x");
+    assert!(operator.exists("/kept/touch").await.unwrap().is_some());
     node.close().await.unwrap();
 }
 

@@ -11,6 +11,7 @@ use docent::{
 use super::*;
 
 on_both_servers! {
+    a_value_that_is_deleted_meanwhile_begins_anew
     a_promotion_that_gets_no_lock_in_time_has_not_succeeded
     a_dropped_promotion_leaves_no_lock_node
 }
@@ -42,15 +43,37 @@ pub(crate) async fn number(observer: &Client, path: &str) -> i64 {
 
 /// Awaits an increment by A, while another client writes 100 between its first read and its write.
 async fn overtaken<T>(fixture: &Fixture, increment: impl Future<Output = T>) -> T {
+    overtaken_by(fixture, increment, async |observer| {
+        observer.set_data(&fixture.path, &100_i64.to_be_bytes(), None).await.unwrap();
+    })
+    .await
+}
+
+/// Awaits an increment by A, while another client makes a change between its first read and its write.
+async fn overtaken_by<T>(
+    fixture: &Fixture,
+    increment: impl Future<Output = T>,
+    change: impl AsyncFnOnce(Client),
+) -> T {
     let mut records = fixture.tap.subscribe();
     fixture.tap.inject(Fault::delay_reply(OpCode::GetData, DEADLINE).of("A"));
     let overtaking = async {
         records.until(DEADLINE, reply("A", OpCode::GetData)).await.unwrap();
-        let observer = fixture.observer().await;
-        observer.set_data(&fixture.path, &100_i64.to_be_bytes(), None).await.unwrap();
+        change(fixture.observer().await).await;
         fixture.tap.end_delays();
     };
     tokio::join!(increment, overtaking).0
+}
+
+async fn a_value_that_is_deleted_meanwhile_begins_anew(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let counter = DistributedAtomicLong::with_options(&a, &fixture.path, options(3)).unwrap();
+    counter.initialize(5).await.unwrap();
+    let increment = counter.increment();
+    let added = overtaken_by(&fixture, increment, async |observer| {
+        observer.delete(&fixture.path, None).await.unwrap();
+    });
+    assert_eq!(changed(added.await), (0, 1));
 }
 
 async fn a_promotion_that_gets_no_lock_in_time_has_not_succeeded(fixture: Fixture) {

@@ -9,6 +9,7 @@ on_both_servers! {
     a_barrier_is_counted_again_before_it_is_opened_again
     a_member_that_enters_again_is_not_waited_for
     a_member_that_comes_late_keeps_ready
+    a_member_that_comes_late_passes_a_node_that_was_there
     an_opening_that_is_over_ends_a_wait
     every_request_and_every_reply_may_be_lost
     a_refused_second_create_does_not_forget_the_first
@@ -128,6 +129,24 @@ async fn a_member_that_comes_late_keeps_ready(fixture: Fixture) {
         left.iter().any(|name| name == "ready") && !before.iter().any(|name| left.contains(name))
     );
     done("the late member", spawn_leave(late)).await;
+    fixture.children(&fixture.path, 0).await;
+}
+
+/// `ready` was left by a former round. This round has written it, and two of its members are gone.
+async fn a_member_that_comes_late_passes_a_node_that_was_there(fixture: Fixture) {
+    let ((a, _tap), operator) = (fixture.client("A").await, fixture.observer().await);
+    fixture.create_path(&operator).await;
+    let ready = format!("{}/ready", fixture.path);
+    operator.create(&ready, b"", CreateMode::Persistent).await.unwrap();
+    let third = spawn_enter(member(&a, &fixture.path, 3));
+    let others = [(); 2].map(|()| spawn_enter(member(&a, &fixture.path, 3)));
+    let third = done("the third", third).await;
+    for other in others {
+        drop(done("another", other).await);
+    }
+    fixture.children(&fixture.path, 2).await;
+    let late = done("the late member", spawn_enter(member(&a, &fixture.path, 3))).await;
+    both_leave(third, late).await;
     fixture.children(&fixture.path, 0).await;
 }
 

@@ -23,6 +23,20 @@ fn credentials_without_a_reply_are_sent_again_for_their_caller() {
     assert_eq!(scenario.completions(), [(1, Ok(0))]);
 }
 
+#[test]
+fn credentials_without_a_reply_fail_in_time_if_no_server_is_reached() {
+    let mut scenario = Scenario::connected();
+    // A reply makes the connection usable: until then they have a limit from the start.
+    scenario.read("/a", 2, 5);
+    assert_eq!(scenario.completions(), [(2, Ok(5))]);
+    scenario.send_auth("digest", b"u:p", 1);
+    scenario.cut();
+    scenario.wait(config().connection_timeout() - ms(1));
+    assert_eq!(scenario.completions(), []);
+    scenario.wait(ms(1));
+    assert_eq!(scenario.completions(), [(1, Err(LOST))]);
+}
+
 /// A server answers credentials in the order in which they were sent: first those of the configuration.
 // Case (Found in docent itself): no test held these rules: a caller's credentials beside the
 // configured ones on each connection; a server list replaced by any other; the characters of a host

@@ -147,12 +147,14 @@ async fn a_chrooted_clone_is_the_same_session_below_another_path() {
         (None, Some("/app"), Some("/app/x/y"))
     );
     assert_eq!(app.with_chroot("/").unwrap().chroot(), Some("/app"));
-    let call = nested.exists_and_watch("/a");
-    conn.script(&[("Exists", "/app/x/y/a", NO_NODE)]).await;
-    let (_, mut watcher) = within_limit("the read", call).await.unwrap();
-    assert_eq!(watcher.path(), "/a");
-    conn.event(EventType::NodeCreated, "/app/x/y/a").await;
-    assert_eq!(&*within_limit("the event", watcher.next()).await.unwrap().path, "/a");
+    for (handle, path, whole) in [(&nested, "/a", "/app/x/y/a"), (&app, "/", "/app")] {
+        let call = handle.exists_and_watch(path);
+        conn.script(&[("Exists", whole, NO_NODE)]).await;
+        let (_, mut watcher) = within_limit("the read", call).await.unwrap();
+        assert_eq!(watcher.path(), path);
+        conn.event(EventType::NodeCreated, whole).await;
+        assert_eq!(&*within_limit("the event", watcher.next()).await.unwrap().path, path);
+    }
     let call = nested.create("/a", b"", CreateMode::Ephemeral);
     conn.script(&[("Create", "/app/x/y/a", Created)]).await;
     assert_eq!(within_limit("the create", call).await.unwrap(), "/a");
@@ -160,7 +162,7 @@ async fn a_chrooted_clone_is_the_same_session_below_another_path() {
     conn.script(&[("GetData", "/app/x/y", NO_NODE)]).await;
     assert_eq!(within_limit("the root", call).await.unwrap_err().path(), Some("/"));
     // The last handle ends the session.
-    drop((client, app, watcher));
+    drop((client, app));
     let call = nested.sync("/");
     let (xid, _) = conn.expect("Sync", "/app/x/y").await;
     conn.reply(xid, 9, ErrorCode::Ok, &encoded(&PathReply { path: "/app/x/y".into() })).await;
