@@ -381,10 +381,30 @@ fn judge_number(
             Some(_) => {}
         }
     }
+    let is_unknown = |call: &&&Addition| {
+        matches!(call.made, None | Some(Made::Failed(Outcome::Unknown))) && may_begin_again
+    };
+    let mut unknown: Vec<_> = calls.iter().filter(is_unknown).collect();
     let deltas: std::collections::BTreeSet<_> = applied.keys().chain(asked.keys()).collect();
     for delta in deltas {
         let count = applied.get(delta).copied().unwrap_or_default();
-        let (least, most) = asked.get(delta).copied().unwrap_or_default();
+        let (least, mut most) = asked.get(delta).copied().unwrap_or_default();
+        // A write of unknown outcome may have replaced the next node, too.
+        for write in writes.iter().filter(|of| of.after.wrapping_sub(of.before) == *delta) {
+            let is_by = |call: &&&Addition| {
+                call.called_at <= write.at
+                    && write.earlier.contains(&write.after.wrapping_sub(call.delta))
+            };
+            if count > most
+                && let Some(index) = unknown.iter().position(is_by)
+            {
+                let call = unknown.swap_remove(index);
+                let text =
+                    format!("{}: {path} went from {} to {}", call.by, write.before, write.after);
+                found.counted("a number deleted by another client", &text);
+                most += 1;
+            }
+        }
         if !(least..=most).contains(&count) {
             found.violation(format!(
                 "{path}: {delta} was added {count} times, not {least} to {most}"
