@@ -383,10 +383,10 @@ fn without_found<'a>(
 }
 
 /// Looks for each of some faults alone, and prints what is found.
-fn each_without<'a>(
-    faults: Vec<&'a Fault>,
+fn each_without(
+    faults: Vec<&Fault>,
     find: impl Fn(&Fault) -> Result<Option<String>>,
-) -> Result<Vec<&'a Fault>> {
+) -> Result<Vec<&Fault>> {
     let mut left = Vec::new();
     for fault in faults {
         match find(fault)? {
