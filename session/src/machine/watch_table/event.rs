@@ -146,8 +146,9 @@ mod tests {
         let path = NodePath::from("/a");
         let borrowed: &str = path.borrow();
         assert_eq!([path.as_str(), &path, path.as_ref(), borrowed], ["/a"; 4]);
-        assert!(path == *"/a" && path == "/a" && path == "/a".to_owned());
-        assert!(path != *"/b" && path != "/b" && path != "/b".to_owned());
+        let [same, other] = ["/a".to_owned(), "/b".to_owned()];
+        assert!(path == *"/a" && path == "/a" && path == same);
+        assert!(path != *"/b" && path != "/b" && path != other);
         assert_eq!((path.to_string(), format!("{path:?}")), ("/a".into(), "\"/a\"".into()));
         assert_eq!(&*Arc::<str>::from(path), "/a");
     }
