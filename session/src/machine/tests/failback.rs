@@ -467,6 +467,7 @@ fn surveys_are_rarer_after_each_failed_move() {
         }
         assert!(longest >= WITHIN * 8);
 
+        // A new connection ends the longer intervals, be it that of a move.
         if is_ended_by_move {
             let number = scenario.wait_for_next_survey();
             scenario.statuses(number, [serves(1); 3]);
