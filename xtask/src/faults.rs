@@ -43,7 +43,7 @@ pub mod planted_fault {
 /// The seeds that the simulator tries unless told otherwise. Most of the faults that it finds take fewer than 100.
 const SEEDS: u64 = 1000;
 
-/// The number of faults that the simulator tries at once. Few enough that one seldom hides another.
+/// The number of faults that the simulator tries at once. One may hide another.
 const TOGETHER: usize = 48;
 
 /// The packages whose tests are run. They need neither Java nor a real server, without which some are skipped.
