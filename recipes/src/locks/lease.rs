@@ -113,7 +113,7 @@ impl Semaphore {
                     if lease.is_held() {
                         return Ok(lease);
                     }
-                    // The first renewal has not found the node.
+                    // Its session has ended, or the first renewal has not found the node.
                     error::lock_lost(lease.path())
                 }
                 Attempt::Retry(error) => {
@@ -137,10 +137,6 @@ impl Semaphore {
         match (result, deadline.bound_by_end(lock.release()).await) {
             // The lease is dropped, and released in the background.
             (Ok(Attempt::Acquired(_)), Err(Ended::Failed(error))) => Err(error.into()),
-            // The session may have ended during the release.
-            (Ok(Attempt::Acquired(lease)), _) if !lease.is_held() => {
-                Ok(Attempt::Retry(error::lock_lost(lease.path())))
-            }
             (result, _) => result,
         }
     }

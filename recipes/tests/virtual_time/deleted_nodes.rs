@@ -5,29 +5,34 @@ use std::time::Duration;
 use docent_protocol::CreateMode;
 use docent_recipes::{
     barriers::DistributedDoubleBarrier,
+    locks::InterProcessMutex,
     nodes::{PersistentNode, PersistentTtlNode},
 };
-use docent_session::{Client, ErrorKind};
+use docent_session::{Client, ErrorKind, retry::RetryNTimes};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::World;
+use crate::{World, options};
 
 /// The number of deletions, and the sum of the nine pauses between them, of 0, 100 ms and so on to 5 s.
-const DELETIONS: usize = 10;
+const DELETIONS: u32 = 10;
 const PAUSES: Duration = Duration::from_millis(16_300);
 
-/// Deletes the only child again and again, as soon as it is there; returns how long that took.
-async fn delete_children(operator: &Client, parent: &str) -> Duration {
+/// Deletes the child that is not `ahead` again and again, as soon as it is there; returns how long that took. After each
+/// deletion `ahead` is written, which wakes a waiter that watches it.
+async fn delete_children(operator: &Client, parent: &str, ahead: Option<&str>) -> Duration {
     let start = Instant::now();
     for _ in 0..DELETIONS {
         let path = loop {
             let (children, mut watcher) = operator.get_children_and_watch(parent).await.unwrap();
-            match children.iter().next() {
+            match children.iter().find(|&name| Some(name) != ahead) {
                 Some(name) => break format!("{parent}/{name}"),
                 None => drop(watcher.next().await),
             }
         };
         operator.delete(&path, None).await.unwrap();
+        if let Some(ahead) = ahead {
+            operator.set_data(&format!("{parent}/{ahead}"), b"", None).await.unwrap();
+        }
     }
     start.elapsed()
 }
@@ -40,11 +45,27 @@ async fn a_kept_node_that_is_deleted_in_a_loop_is_created_with_growing_pauses() 
     let (client, operator) = (world.client().await, world.client().await);
     operator.create("/kept", b"", CreateMode::Persistent).await.unwrap();
     let node = PersistentNode::start(&client, "/kept/n", CreateMode::Ephemeral, "x").unwrap();
-    let took = delete_children(&operator, "/kept").await;
+    let took = delete_children(&operator, "/kept", None).await;
     assert!(took >= PAUSES, "{DELETIONS} nodes in {took:?}");
     let written = timeout(Duration::from_secs(6), node.written()).await;
     written.expect("the node is there after the last pause").unwrap();
     node.close().await.unwrap();
+}
+
+/// As long as its retry policy allows, a waiter takes another place in the queue.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_whose_node_is_deleted_in_a_loop_queues_again_after_growing_pauses() {
+    let world = World::new().await;
+    let (client, operator) = (world.client().await, world.client().await);
+    operator.create("/lock", b"", CreateMode::Persistent).await.unwrap();
+    let ahead = "ahead-lock-0000000000";
+    operator.create(&format!("/lock/{ahead}"), b"", CreateMode::Ephemeral).await.unwrap();
+    let options = options().with_retry_policy(RetryNTimes::new(DELETIONS - 1, Duration::ZERO));
+    let mutex = InterProcessMutex::with_options(&client, "/lock", options).unwrap();
+    let deletions = delete_children(&operator, "/lock", Some(ahead));
+    let (acquired, took) = tokio::join!(mutex.acquire(), deletions);
+    assert_eq!(acquired.unwrap_err().kind(), ErrorKind::NoNode);
+    assert!(took >= PAUSES, "{DELETIONS} nodes in {took:?}");
 }
 
 /// The child that keeps the node is written after half of its time to live. What a node contains that another client puts
@@ -76,7 +97,7 @@ async fn a_member_whose_node_is_deleted_enters_with_another_one() {
     let member = |client: &Client| DistributedDoubleBarrier::new(client, "/barrier", 2).unwrap();
     let mut first = member(&client);
     let first = tokio::spawn(async move { first.enter().await.map(|()| first) });
-    let took = timeout(Duration::from_secs(60), delete_children(&operator, "/barrier")).await;
+    let took = timeout(Duration::from_secs(60), delete_children(&operator, "/barrier", None)).await;
     let took = took.expect("each deleted node is replaced");
     assert!(took >= PAUSES, "{DELETIONS} nodes in {took:?}");
     let mut second = member(&operator);

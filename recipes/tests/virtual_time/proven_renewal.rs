@@ -193,37 +193,29 @@ async fn a_hold_whose_node_goes_before_its_first_renewal_is_not_returned() {
     }
     sleep(T).await;
     // After the listing that grants the lock, and before its reply.
-    let delete_first = |parent: String| {
-        let other = other.clone();
-        tokio::spawn(async move {
-            loop {
-                if let Some(name) = other.get_children(&parent).await.unwrap().iter().next() {
-                    sleep(LATENCY * 3 / 2).await;
-                    return other.delete(&format!("{parent}/{name}"), None).await.unwrap();
-                }
-                sleep(LATENCY / 10).await;
-            }
-        })
+    let delete_first = async |parent: &str| loop {
+        if let Some(name) = other.get_children(parent).await.unwrap().iter().next() {
+            sleep(LATENCY * 3 / 2).await;
+            return other.delete(&format!("{parent}/{name}"), None).await.unwrap();
+        }
+        sleep(LATENCY / 10).await;
     };
-    let deleted = delete_first(format!("{PATH}/mutex"));
-    let mutex = format!("{PATH}/mutex");
+    let path = format!("{PATH}/mutex");
     let options = || options().with_proven_renewal(EVERY);
-    let mutex = InterProcessMutex::with_options(&client, &mutex, options()).unwrap();
-    let guard = mutex.acquire().await.unwrap();
-    deleted.await.unwrap();
+    let mutex = InterProcessMutex::with_options(&client, &path, options()).unwrap();
+    let (guard, ()) = tokio::join!(mutex.acquire(), delete_first(&path));
+    let guard = guard.unwrap();
     assert!(guard.is_held() && world.is_proven(&guard));
 
-    let deleted = delete_first(format!("{PATH}/selector"));
     let path = format!("{PATH}/selector");
     let selector = LeaderSelector::with_options(&client, &path, "A", options()).unwrap();
-    let term = selector.run(|leadership| async move { leadership.is_held() }).await;
-    deleted.await.unwrap();
+    let term = selector.run(|leadership| async move { leadership.is_held() });
+    let (term, ()) = tokio::join!(term, delete_first(&path));
     assert_eq!(term.unwrap(), Term::Completed(true));
 
-    let deleted = delete_first(leases);
     let semaphore = InterProcessSemaphoreV2::with_options(&client, PATH, 1, options()).unwrap();
-    let lease = semaphore.acquire().await.unwrap();
-    deleted.await.unwrap();
+    let (lease, ()) = tokio::join!(semaphore.acquire(), delete_first(&leases));
+    let lease = lease.unwrap();
     assert!(lease.is_held() && world.is_proven(&lease));
 }
 
