@@ -7,7 +7,7 @@ use docent::{
     session::StateEvent,
 };
 
-use crate::world::{World, core::CONNECTED_WITHIN, history::What, time::Pid};
+use crate::world::{World, disturbances::CONNECTED_WITHIN, history::What, time::Pid};
 
 /// The delay of a ping and of its reply, with polls put off and a slow delivery.
 const PING_SLACK: Duration = Duration::from_millis(1_200);

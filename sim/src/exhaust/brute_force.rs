@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use super::{Scope, search::Scripts};
 use crate::{
-    run::{self, Watch},
-    world::{directed::KnownStates, lock::lock},
+    run::Watch,
+    world::{director::KnownStates, lock::lock},
 };
 
 /// The states that the search meets, with both orders of moves that commute, or one.
@@ -18,7 +18,7 @@ pub fn searched_states(scope: &Scope, leaves_nothing_out: bool) -> HashSet<u64> 
         let from = script.len();
         let mut director = scope.director(script, KnownStates::clone(&known));
         director.leaves_nothing_out = leaves_nothing_out;
-        let (_, director) = run::run_directed(&scope.plan, &watch, director);
+        let (_, director) = scope.run_directed(director, &watch);
         scripts.add(&director.taken, from);
         next = scripts.pop();
     }
@@ -40,7 +40,7 @@ pub fn states_of_every_schedule(scope: &Scope) -> (HashSet<u64>, usize) {
         let known = KnownStates::default();
         let mut director = scope.director(script, KnownStates::clone(&known));
         director.leaves_nothing_out = true;
-        let (outcome, director) = run::run_directed(&scope.plan, &Watch::default(), director);
+        let (outcome, director) = scope.run_directed(director, &Watch::default());
         assert!(outcome.is_good(), "{}", outcome.history);
         met.extend(lock(&known).iter());
         scripts.add(&director.taken, from);
@@ -58,7 +58,7 @@ pub fn states_of_every_schedule(scope: &Scope) -> (HashSet<u64>, usize) {
 pub fn states_and_moves(scope: &Scope, script: Vec<u8>) -> Vec<(u64, String)> {
     let mut director = scope.director(script, KnownStates::default());
     director.path = Some(Vec::new());
-    let (outcome, director) = run::run_directed(&scope.plan, &Watch::default(), director);
+    let (outcome, director) = scope.run_directed(director, &Watch::default());
     assert!(outcome.is_good(), "{}", outcome.history);
     let path = director.path.into_iter().flatten();
     path.map(|(state, place)| (state, format!("{place:?}"))).collect()

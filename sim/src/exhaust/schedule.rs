@@ -8,7 +8,7 @@ use crate::{
     faults::planted,
     plan,
     run::{Outcome, Watch, diagram},
-    world::directed::KnownStates,
+    world::director::KnownStates,
 };
 
 /// The choices of one run of a scope.

@@ -1,6 +1,6 @@
 //! A scope: a plan, and the faults that may happen at any point of it.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, path::Path};
 
 use serde::Deserialize;
 
@@ -10,8 +10,9 @@ use crate::{
     plan,
     run::{self, Outcome, Watch, specification},
     world::{
+        PossibleFault,
         core::Core,
-        directed::{Choice, Director, KnownStates, PossibleFault},
+        director::{Choice, Director, KnownStates},
         time::Pid,
     },
 };
@@ -115,8 +116,7 @@ impl Scope {
         known: KnownStates,
         watch: &Watch,
     ) -> (Outcome, Vec<Choice>, Option<String>) {
-        let (outcome, mut director) =
-            run::run_directed(&self.plan, watch, self.director(script, known));
+        let (outcome, mut director) = self.run_directed(self.director(script, known), watch);
         let follower = director.follower.as_mut().map(|follower| {
             follower.follow(&outcome.history.records);
             follower.refused().map(str::to_owned)
@@ -125,11 +125,15 @@ impl Scope {
     }
 
     pub(super) fn director(&self, script: Vec<u8>, known: KnownStates) -> Director {
-        let faults = self.faults.iter().map(possible).collect();
-        let mut director = Director::new(script, known, Arc::new(faults), self.budget);
+        let mut director = Director::new(script, known, self.budget);
         director.errors.clone_from(&self.errors);
         director.follower = self.mistake.and_then(|of| specification::follower(&self.plan, of));
         director
+    }
+
+    pub(super) fn run_directed(&self, by: Director, watch: &Watch) -> (Outcome, Box<Director>) {
+        let faults = self.faults.iter().map(possible).collect();
+        run::run_directed(&self.plan, watch, by, faults)
     }
 }
 

@@ -11,7 +11,7 @@ use super::{Schedule, Scope, parallel::thousands};
 use crate::{
     faults::planted,
     run::{Outcome, Watch},
-    world::directed::{Choice, KnownStates},
+    world::director::{Choice, KnownStates},
 };
 
 /// A broken rule.

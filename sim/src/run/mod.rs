@@ -15,10 +15,10 @@ use crate::{
         self,
         step::{Plan, Step},
     },
-    world::{check::Checks, directed::Director},
+    world::{PossibleFault, check::Checks, director::Director},
 };
+use simulate::{Main, Program, Until};
 pub use simulate::{Outcome, Watch};
-use simulate::{Program, Until};
 
 /// Runs a plan.
 ///
@@ -38,25 +38,23 @@ pub fn run(plan: &Plan) -> Outcome {
 /// embedded server does not imitate.
 #[must_use]
 pub fn run_watched(plan: &Plan, watch: &Watch) -> Outcome {
-    simulate::simulate(plan, watch, program(None)).0
+    simulate::simulate(plan, watch, program()).0
 }
 
-/// Runs a plan whose choices a director takes.
+/// Runs a plan whose choices a director takes, with faults that it may choose.
 pub(crate) fn run_directed(
     plan: &Plan,
     watch: &Watch,
     director: Director,
+    faults: Vec<PossibleFault>,
 ) -> (Outcome, Box<Director>) {
-    let program = program(Some(Box::new(director)));
+    let program = Program { director: Some(Box::new(director)), faults, ..program() };
     let (outcome, director) = simulate::simulate(plan, watch, program);
     (outcome, director.unwrap_or_default())
 }
 
-fn program(director: Option<Box<Director>>) -> Program<Step> {
-    Program {
-        main: Arc::new(|world, pid, process| Box::pin(recipes::main(world, pid, process))),
-        checks: recipes::checks(Checks::default().with(Orphans::default())),
-        director,
-        until: Until::Settled,
-    }
+fn program() -> Program<Step> {
+    let main = |world, pid, process| Box::pin(recipes::main(world, pid, process)) as Main;
+    let checks = recipes::checks(Checks::default().with(Orphans::default()));
+    Program::new(Arc::new(main), checks, Until::Settled)
 }

@@ -99,7 +99,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let main = main_of(move |process, _| main(process));
-    let program = Program { main, checks, director: None, until: Until::Settled };
+    let program = Program::new(main, checks, Until::Settled);
     simulate(plan, &Watch::default(), program).0
 }
 
@@ -120,7 +120,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let until = Until::Peace { steps };
-    simulate(plan, watch, Program { main: main_of(main), checks, director: None, until }).0
+    simulate(plan, watch, Program::new(main_of(main), checks, until)).0
 }
 
 fn main_of<S, F>(main: impl Fn(Process, ProcessPlan<S>) -> F + Send + Sync + 'static) -> MainOf<S>

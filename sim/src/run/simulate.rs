@@ -16,9 +16,9 @@ use crate::{
     faults::planted::plant_by_name,
     plan::{Plan, PlanStep, ProcessPlan},
     world::{
-        End, World,
+        End, PossibleFault, World,
         check::Checks,
-        directed::Director,
+        director::Director,
         disturbances::Apart,
         history::{History, What},
         panics,
@@ -40,7 +40,15 @@ pub(super) struct Program<S> {
     pub(super) checks: Checks,
     /// Takes the choices that the seed draws otherwise.
     pub(super) director: Option<Box<Director>>,
+    /// Those that the director may choose.
+    pub(super) faults: Vec<PossibleFault>,
     pub(super) until: Until,
+}
+
+impl<S> Program<S> {
+    pub(super) fn new(main: MainOf<S>, checks: Checks, until: Until) -> Self {
+        Self { main, checks, director: None, faults: Vec::new(), until }
+    }
 }
 
 /// How a run ends.
@@ -175,7 +183,7 @@ where
         seed: plan.seed,
         ..Config::default()
     });
-    let world = World::new(plan.seed, servers, checks);
+    let world = World::new(plan.seed, servers, checks, program.faults);
     watch.set(Some(world.clone()));
     {
         let mut core = world.core();

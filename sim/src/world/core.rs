@@ -18,16 +18,14 @@ use fastrand::Rng;
 
 use super::{
     connections::{Arrival, Network},
-    directed::Director,
-    disturbances::{Apart, Disturbances},
+    director::Director,
+    disturbances::{Apart, CONNECTED_WITHIN, Disturbances},
     history::History,
     lock::lock,
     process::Process,
     servers::Servers,
-    time::{MILLISECOND, Nanos, Pid, SECOND},
+    time::{MILLISECOND, Nanos, Pid, SECOND, TaskId},
 };
-
-pub(crate) type TaskId = u64;
 
 pub(super) type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -77,9 +75,6 @@ pub(super) struct Task {
     /// Until then it is not polled.
     pub(super) starved_until: Nanos,
 }
-
-/// The longest time until a client is connected, without a fault: a pause between attempts is up to 5 s.
-pub(crate) const CONNECTED_WITHIN: Nanos = 8 * SECOND;
 
 /// The errors of calls that a fault explains: those of connections and sessions, and of what is lost with a session.
 const IS_BY_FAULT: [ErrorKind; 5] = [

@@ -35,244 +35,20 @@
 //! instant.
 
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::VecDeque,
     fmt::{self, Write as _},
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     mem,
-    sync::{Arc, Mutex},
 };
-
-use docent::ErrorKind;
-use docent_protocol::OpCode;
-use docent_testing::server::AppliedChange;
 
 use super::{
-    World,
-    connections::{Arrival, Connection, Direction, Segment},
-    core::{Core, Event, TaskId},
-    history::Record,
+    PossibleFault, World,
+    connections::{Arrival, Connection, Direction},
+    core::{Core, Event},
+    director::{Directed, Director, Move, Place, Request, hash},
     lock::lock,
-    time::{Nanos, Pid},
+    time::Nanos,
 };
-
-/// A choice that was made: its number, and the number of alternatives.
-pub(crate) type Choice = (u8, u8);
-
-/// The states that runs of one scope have been in, as hashes.
-pub(crate) type KnownStates = Arc<Mutex<HashSet<u64>>>;
-
-/// A fault that may happen at any point.
-pub(crate) struct PossibleFault {
-    /// The process that it concerns; `None`: all.
-    pub(crate) pid: Option<Pid>,
-    /// Whether it would have an effect now.
-    pub(crate) applies: Box<dyn Fn(&Core) -> bool + Send + Sync>,
-    pub(crate) begin: Box<dyn Fn(&World) + Send + Sync>,
-}
-
-/// Compares the history of a run with a specification.
-pub(crate) trait Follow: Send {
-    /// Compares the records that are new. Returns a hash of all that they decide about those that follow.
-    fn follow(&mut self, records: &[Record]) -> u64;
-
-    /// The first record that is no step of the specification.
-    fn refused(&self) -> Option<&str>;
-}
-
-/// Takes the choices of one run.
-#[derive(Default)]
-pub(crate) struct Director {
-    script: Vec<u8>,
-    /// The choices so far. A single move is no choice.
-    pub(crate) taken: Vec<Choice>,
-    known: KnownStates,
-    faults: Arc<Vec<PossibleFault>>,
-    /// The number of faults that may still happen.
-    budget: usize,
-    /// Another rule than those of the checks.
-    pub(crate) follower: Option<Box<dyn Follow>>,
-    /// The errors, by name, with which calls may end although no fault explains them.
-    pub(crate) errors: Vec<String>,
-    /// The messages in flight.
-    queues: BTreeMap<(usize, Direction), VecDeque<Segment>>,
-    /// Whether something has happened since a fault was possible without a message in flight.
-    is_stirred: bool,
-    /// The last move, and the places of all that were possible with it.
-    last: Option<(Place, Vec<Place>)>,
-    last_polled: (Pid, TaskId),
-    numbers: BTreeMap<Pid, u64>,
-    /// A hash of the inputs of each process.
-    inputs: BTreeMap<Pid, u64>,
-    /// A hash of the faults, and of the changes that the servers have applied.
-    past: u64,
-    /// Whether moves that commute are tried in both orders.
-    pub(crate) leaves_nothing_out: bool,
-    /// All states with their moves, if they are wanted: those of the script cost as much as the run.
-    pub(crate) path: Option<Vec<(u64, Place)>>,
-}
-
-/// Something that may happen next.
-#[derive(Clone, Copy)]
-enum Move {
-    Wake((Nanos, u64)),
-    Arrive(usize, Direction),
-    Time,
-    Fault(usize),
-}
-
-/// What a move concerns. Unlike a [`Move`], it does not depend on the order in which different processes connect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
-    /// A request arrives on a process's connection of this number.
-    Server(Pid, usize, Request),
-    /// Something arrives at a process, on its connection of this number.
-    Client(Pid, usize),
-    /// A timer of a process is due.
-    Timer(Pid),
-    /// Everything: it commutes with nothing.
-    World,
-}
-
-/// How a request changes the servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Request {
-    /// It connects, which nothing but the number of the connection depends on.
-    Connect,
-    /// It changes nothing but the state of its own connection.
-    Read,
-    Write,
-}
-
-impl Request {
-    fn of(segment: &Segment) -> Self {
-        const READS: [OpCode; 5] = [
-            OpCode::Ping,
-            OpCode::Exists,
-            OpCode::GetData,
-            OpCode::GetChildren,
-            OpCode::GetChildren2,
-        ];
-        let Segment::Data(data) = segment else {
-            let connects = matches!(segment, Segment::Connect);
-            return if connects { Self::Connect } else { Self::Write };
-        };
-        let mut rest = &data[..];
-        while let Some((length, frame)) = rest.split_first_chunk() {
-            let length = usize::try_from(i32::from_be_bytes(*length)).unwrap_or(usize::MAX);
-            // The xid, and the operation. A connect request has neither, and begins with 0.
-            let number = |at: usize| Some(i32::from_be_bytes(*frame.get(at..)?.first_chunk()?));
-            let is_read = READS.iter().any(|of| number(4) == Some(i32::from(*of)));
-            match frame.get(length..) {
-                Some(behind) if is_read && number(0) != Some(0) => rest = behind,
-                _ => return Self::Write,
-            }
-        }
-        if rest.is_empty() { Self::Read } else { Self::Write }
-    }
-}
-
-impl Place {
-    fn commutes_with(self, other: Self) -> bool {
-        use Request::{Connect, Read};
-        match (self, other) {
-            (Self::World, _) | (_, Self::World) => false,
-            (Self::Server(.., one), Self::Server(.., other)) => {
-                matches!((one, other), (Read, Read)) || (one == Connect) != (other == Connect)
-            }
-            (Self::Server(..), _) | (_, Self::Server(..)) => true,
-            (
-                Self::Client(one, _) | Self::Timer(one),
-                Self::Client(other, _) | Self::Timer(other),
-            ) => one != other,
-        }
-    }
-}
-
-/// What a director has done.
-pub(super) enum Directed {
-    /// Nothing: there is no move, and time may go on. Also in a run without director.
-    Nothing,
-    /// A move.
-    Moved,
-    /// Another run has been in this state.
-    Known,
-}
-
-impl Director {
-    pub(crate) fn new(
-        script: Vec<u8>,
-        known: KnownStates,
-        faults: Arc<Vec<PossibleFault>>,
-        budget: usize,
-    ) -> Self {
-        Self { script, known, faults, budget, is_stirred: true, ..Self::default() }
-    }
-
-    /// Whether the scope says that calls may end with this error.
-    pub(super) fn expects(&self, kind: ErrorKind) -> bool {
-        self.errors.contains(&format!("{kind:?}"))
-    }
-
-    pub(super) fn send(&mut self, connection: usize, direction: Direction, segment: Segment) {
-        self.queues.entry((connection, direction)).or_default().push_back(segment);
-    }
-
-    /// The next of the ready tasks of a process: each has its turn.
-    pub(super) fn next_task(
-        &mut self,
-        pid: Pid,
-        ready: impl Iterator<Item = TaskId> + Clone,
-    ) -> Option<TaskId> {
-        let later = ready.clone().filter(|id| (pid, *id) > self.last_polled).min();
-        let next = later.filter(|_| pid == self.last_polled.0).or_else(|| ready.min())?;
-        self.last_polled = (pid, next);
-        Some(next)
-    }
-
-    /// A number that depends on its process only.
-    pub(super) fn next_number(&mut self, pid: Option<Pid>) -> u64 {
-        let place = pid.map_or(0, |pid| pid + 1);
-        let number = self.numbers.entry(place).or_default();
-        *number += 1;
-        *number * 64 + place as u64
-    }
-
-    /// Notes an input of a process.
-    pub(super) fn note_input(&mut self, pid: Pid, input: impl Hash) {
-        let inputs = self.inputs.entry(pid).or_default();
-        *inputs = hash((*inputs, input));
-    }
-
-    /// Notes what the servers have applied.
-    pub(super) fn note_changes(&mut self, now: Nanos, changes: &[AppliedChange]) {
-        for change in changes {
-            let (path, event) = (&change.path, format!("{:?}", change.event_type));
-            self.past = hash((self.past, now, change.zxid, path, event));
-        }
-    }
-
-    /// Leaves out the moves that come before the last one in another order.
-    fn leave_out(&self, moves: &mut Vec<(Place, Move)>) {
-        if self.leaves_nothing_out {
-            return;
-        }
-        let Some((last, possible)) = &self.last else { return };
-        moves.retain(|(place, _)| {
-            !(place < last && place.commutes_with(*last) && possible.contains(place))
-        });
-    }
-
-    /// Takes the next choice of the script, or the first one.
-    fn choose(&mut self, count: usize) -> usize {
-        if count == 1 {
-            return 0;
-        }
-        let count = u8::try_from(count).expect("a scope has fewer moves at once");
-        let choice = self.script.get(self.taken.len()).copied().unwrap_or(0) % count;
-        self.taken.push((choice, count));
-        usize::from(choice)
-    }
-}
 
 impl World {
     /// Lets the director make a move.
@@ -286,7 +62,11 @@ impl World {
         let Some(mut director) = core.director.take() else { return Directed::Nothing };
         let is_due = |(_, event): &(_, &Event)| !matches!(event, Event::Wake(..));
         let first = core.queue.range(..=(now, u64::MAX)).find(is_due).map(|(key, _)| *key);
-        let mut moves = if first.is_some() { Vec::new() } else { core.moves(&mut director, now) };
+        let mut moves = if first.is_some() {
+            Vec::new()
+        } else {
+            core.moves(&mut director, &self.inner.faults, now)
+        };
         let is_beyond = director.taken.len() >= director.script.len();
         if moves.is_empty() {
             director.last = None;
@@ -346,11 +126,11 @@ impl World {
             Move::Fault(number) => {
                 director.budget -= 1;
                 director.past = hash((director.past, now, number));
-                let faults = Arc::clone(&director.faults);
-                let concerned = faults[number].pid.map_or(0..processes, |pid| pid..pid + 1);
+                let fault = &self.inner.faults[number];
+                let concerned = fault.pid.map_or(0..processes, |pid| pid..pid + 1);
                 concerned.for_each(|pid| director.note_input(pid, ("fault", now, number)));
                 drop(core);
-                (faults[number].begin)(self);
+                (fault.begin)(self);
             }
         }
     }
@@ -358,7 +138,12 @@ impl World {
 
 impl Core {
     /// The next moves, in the order of their places; the faults are the last ones.
-    fn moves(&self, director: &mut Director, now: Nanos) -> Vec<(Place, Move)> {
+    fn moves(
+        &self,
+        director: &mut Director,
+        faults: &[PossibleFault],
+        now: Nanos,
+    ) -> Vec<(Place, Move)> {
         let mut woken = Vec::new();
         let mut moves = Vec::new();
         for (key, event) in self.queue.range(..=(now, u64::MAX)) {
@@ -386,8 +171,7 @@ impl Core {
             moves.push((Place::World, Move::Time));
         }
         if !moves.is_empty() {
-            let faults = director.faults.iter().enumerate();
-            let possible = faults.filter(|(_, fault)| (fault.applies)(self));
+            let possible = faults.iter().enumerate().filter(|(_, fault)| (fault.applies)(self));
             moves.extend(possible.map(|(number, _)| (Place::World, Move::Fault(number))));
         }
         moves
@@ -439,10 +223,4 @@ impl fmt::Write for Text<'_> {
         self.0.write(text.as_bytes());
         Ok(())
     }
-}
-
-fn hash(value: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }

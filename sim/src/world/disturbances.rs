@@ -5,10 +5,10 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    core::CONNECTED_WITHIN,
-    time::{MILLISECOND, Nanos, Pid, SECOND},
-};
+use super::time::{MILLISECOND, Nanos, Pid, SECOND};
+
+/// The longest time until a client is connected, without a fault: a pause between attempts is up to 5 s.
+pub(crate) const CONNECTED_WITHIN: Nanos = 8 * SECOND;
 
 /// A period: its beginning and its end.
 pub(crate) type Span = (Nanos, Nanos);

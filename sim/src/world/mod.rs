@@ -7,7 +7,8 @@
 pub mod check;
 pub(crate) mod connections;
 pub(crate) mod core;
-pub(crate) mod directed;
+mod directed;
+pub(crate) mod director;
 pub(crate) mod disturbances;
 pub mod history;
 pub(crate) mod lock;
@@ -36,13 +37,13 @@ use docent_session::planted;
 
 use self::{
     check::{Check, Checks, View},
-    core::{Core, Event, LONGEST_PUT_OFF, Task, TaskFuture, TaskId, TaskWaker},
-    directed::Directed,
+    core::{Core, Event, LONGEST_PUT_OFF, Task, TaskFuture, TaskWaker},
+    director::Directed,
     history::{History, What},
     lock::lock,
     process::{Death, Process, ProcessState},
     servers::Servers,
-    time::{Nanos, Pid, SECOND},
+    time::{Nanos, Pid, SECOND, TaskId},
 };
 
 pub use panics::catch_panics;
@@ -58,6 +59,17 @@ struct Inner {
     now: AtomicU64,
     ready: Arc<Mutex<Vec<TaskId>>>,
     checks: Checks,
+    /// Those of a directed run.
+    faults: Vec<PossibleFault>,
+}
+
+/// A fault that may happen at any point.
+pub(crate) struct PossibleFault {
+    /// The process that it concerns; `None`: all.
+    pub(crate) pid: Option<Pid>,
+    /// Whether it would have an effect now.
+    pub(crate) applies: Box<dyn Fn(&Core) -> bool + Send + Sync>,
+    pub(crate) begin: Box<dyn Fn(&World) + Send + Sync>,
 }
 
 /// A process may have nodes at or below some paths until this is dropped.
@@ -96,12 +108,18 @@ const STEPS_AT_ONE_INSTANT: u64 = 200_000;
 
 impl World {
     /// A world around these servers, in which nothing happens yet.
-    pub(crate) fn new(seed: u64, servers: Servers, checks: Checks) -> Self {
+    pub(crate) fn new(
+        seed: u64,
+        servers: Servers,
+        checks: Checks,
+        faults: Vec<PossibleFault>,
+    ) -> Self {
         let inner = Inner {
             core: Mutex::new(Core::new(seed, servers)),
             now: AtomicU64::new(0),
             ready: Arc::default(),
             checks,
+            faults,
         };
         Self { inner: Arc::new(inner) }
     }

@@ -14,6 +14,9 @@ pub const SECOND: Nanos = 1_000 * MILLISECOND;
 /// The number of a process, in the order of their start.
 pub type Pid = usize;
 
+/// The number of a task, in the order of their start.
+pub(crate) type TaskId = u64;
+
 pub(super) fn nanos(time: Duration) -> Nanos {
     Nanos::try_from(time.as_nanos()).unwrap_or(Nanos::MAX)
 }

@@ -8,7 +8,7 @@ use docent_spec::{
     lock_internals::{Action, Change, Guid, LockInternals, Node, State, Step},
 };
 
-use super::{Steps, digest, shown};
+use super::steps::{Steps, digest, shown};
 use crate::world::{
     history::{Record, What},
     time::Pid,

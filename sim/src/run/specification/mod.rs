@@ -2,35 +2,18 @@
 //! specification has a step for must be such a step. docs/SIMULATION.md says what is compared.
 
 mod lock_internals;
+mod steps;
 mod strict_mutex;
 
-use std::{
-    collections::HashSet,
-    fmt::Debug,
-    hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash},
-};
-
-use self::{lock_internals::LockSteps, strict_mutex::StrictSteps};
+use self::{lock_internals::LockSteps, steps::Steps, strict_mutex::StrictSteps};
 use crate::{
     plan::Plan,
     recipes::{
         locks::{self, LockName, LockStep},
         step,
     },
-    world::{directed::Follow, history::Record},
+    world::{director::Follow, history::Record},
 };
-
-/// The steps of a specification that records of a history show.
-trait Steps: Send {
-    /// Whether a record is a step of the specification, or none of its business. `next`: the records behind it.
-    fn take(&mut self, record: &Record, next: &[Record]) -> bool;
-
-    /// A hash of the states that the records may have led to, and of what is remembered of them.
-    fn digest(&self) -> u64;
-
-    /// Some of these states.
-    fn shown(&self) -> String;
-}
 
 /// Compares one history.
 struct Compared<S> {
@@ -91,15 +74,4 @@ pub(crate) fn follower(plan: &Plan<step::Step>, mistake: &'static str) -> Option
 
 fn compared(steps: impl Steps + 'static) -> Box<dyn Follow> {
     Box::new(Compared { steps, count: 0, refused: None })
-}
-
-fn shown<S: Debug>(states: &HashSet<S>) -> String {
-    states.iter().take(4).map(|state| format!(" | {state:?}")).collect()
-}
-
-/// A hash of states, in no order, and of a memory.
-fn digest(states: &HashSet<impl Hash>, memory: impl Hash) -> u64 {
-    let hasher = BuildHasherDefault::<DefaultHasher>::default();
-    let all = states.iter().map(|state| hasher.hash_one(state));
-    hasher.hash_one((all.fold(0, u64::wrapping_add), memory))
 }

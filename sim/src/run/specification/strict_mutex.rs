@@ -6,7 +6,7 @@ use docent_spec::{
     strict_mutex::{Action, State, Step, StrictMutex, Write},
 };
 
-use super::{Steps, digest, shown};
+use super::steps::{Steps, digest, shown};
 use crate::{
     plan::Plan,
     recipes::step,
