@@ -1,5 +1,6 @@
 //! Runs the threads of small scenarios in every order: docs/SIMULATION.md.
 
+mod race;
 pub mod scenarios;
 mod search;
 mod world;

@@ -15,7 +15,7 @@ use shuttle::{
     thread::{JoinHandle, spawn},
 };
 
-use crate::{search::calm, world::World};
+use crate::{race::calm, world::World};
 
 /// A race of two threads or three, beside the task of a client.
 #[derive(Debug)]

@@ -7,11 +7,11 @@
 
 use std::{
     any::Any,
-    cell::{Cell, RefCell},
+    cell::RefCell,
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use docent_session::planted;
@@ -20,37 +20,16 @@ use shuttle::{
     scheduler::{Schedule, Scheduler, Task, TaskId},
 };
 
-use crate::scenarios::Scenario;
+use crate::{
+    race::{AT_ONCE, RACES, number},
+    scenarios::Scenario,
+};
 
 /// Enough for the deepest call of a scenario, in bytes.
 const STACK: usize = 256 * 1024;
 
 /// A longer execution is a loop.
 const MAX_STEPS: usize = 20_000;
-
-thread_local! {
-    /// Whether the scenario has reached its race.
-    static RACES: Cell<bool> = const { Cell::new(false) };
-    /// The threads that take no part in it.
-    static AT_ONCE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Lets this thread go on as soon as it can, in the bounded search. For the servers: with replies that come at any time, the
-/// search would not end. Random schedules have them.
-pub(crate) fn at_once() {
-    AT_ONCE.with_borrow_mut(|threads| threads.push(number(shuttle::current::me())));
-}
-
-/// Begins the race of a scenario. Before it, there is one schedule: the first thread waits until no other can go on.
-pub(crate) fn race() {
-    shuttle::thread::sleep(Duration::ZERO);
-    RACES.set(true);
-}
-
-/// Ends the race before the scenario ends: the rest has one schedule again.
-pub(crate) fn calm() {
-    RACES.set(false);
-}
 
 /// Which schedules are run.
 #[derive(Debug, Clone)]
@@ -228,13 +207,6 @@ impl Search {
         self.present = Some(choice);
         choice
     }
-}
-
-fn number(task: TaskId) -> u8 {
-    u8::try_from(usize::from(task))
-        .ok()
-        .filter(|number| *number < 64)
-        .expect("a scenario has fewer threads")
 }
 
 struct Handle(Rc<RefCell<Search>>);

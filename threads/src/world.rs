@@ -21,7 +21,7 @@ use docent::{
 use shuttle::future::{JoinHandle, block_on, spawn};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
-use crate::search::{at_once, race};
+use crate::race::{at_once, race};
 
 /// Time goes on at once for shorter timers: the pauses before a reconnect. Longer ones never fire.
 const SHORT: Duration = Duration::from_millis(200);
