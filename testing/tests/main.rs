@@ -14,7 +14,6 @@ mod foreign;
 mod keeper;
 mod limits;
 mod machine;
-mod partition_model;
 mod partitions;
 mod pauses;
 mod reconfig;
