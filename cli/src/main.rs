@@ -29,6 +29,7 @@ mod shell;
 #[cfg(unix)]
 mod supervisor;
 mod tap;
+mod tap_json;
 mod usage;
 mod words;
 

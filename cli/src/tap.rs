@@ -14,15 +14,16 @@ use docent::config::ConnectString;
 use docent_protocol::OpCode;
 use docent_testing::{
     fault::Fault,
-    tap::{self, Direction, Tap, TextOptions, json},
+    tap::{self, Direction, Tap, TextOptions},
 };
 use tokio::sync::mpsc;
 
 use crate::{
     duration,
     exit::{self, CommandResult, Failure},
-    output::{print, report},
+    output::{json_line, print, report},
     serve::address,
+    tap_json::json,
 };
 
 /// Record the frames between ZooKeeper clients and a server, one line each
@@ -139,9 +140,13 @@ impl TapCommand {
         };
         let (as_json, mut printer) = (self.json, docent_testing::tap::Printer::new(options));
         move |record| {
-            let line = if as_json { Some(json(record)) } else { printer.line(record) };
+            let line = if as_json {
+                Some(json_line(&json(record)))
+            } else {
+                printer.line(record).map(|line| line + "\n")
+            };
             let mut out = io::stdout().lock();
-            line.map_or(Ok(()), |line| writeln!(out, "{line}"))?;
+            line.map_or(Ok(()), |line| out.write_all(line.as_bytes()))?;
             out.flush()
         }
     }

@@ -26,9 +26,7 @@
 //! tap's main port gets the next letter with each new session, and keeps it for the lifetime of the session.
 
 mod capture;
-mod compare;
 mod conversation;
-mod json;
 mod kill_session;
 mod proxy;
 mod record;
@@ -55,8 +53,6 @@ pub use docent_protocol::{ErrorCode, dissect::Direction};
 use self::text::lines;
 pub use self::{
     capture::{Capture, Line, Segment},
-    compare::{CompareOptions, Difference, compare},
-    json::json,
     kill_session::kill_session,
     record::{Field, Record, Side, Value, What, reply_fields},
     text::{Printer, TextOptions},

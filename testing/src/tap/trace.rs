@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::{
-    json::json,
     record::Record,
     text::{TextOptions, lines},
 };
@@ -55,11 +54,5 @@ impl Trace {
         let mut text = lines(self.iter(), options).join("\n");
         text.push('\n');
         text
-    }
-
-    /// The trace as JSON, one object per line; nothing is masked or left out.
-    #[must_use]
-    pub fn json(&self) -> String {
-        self.iter().map(|record| json(record) + "\n").collect()
     }
 }
