@@ -18,12 +18,17 @@ pub(crate) fn cause_of_end<'a>(
     now: Nanos,
     (pid, client): (Pid, &Client),
     session: i64,
-    paths: impl IntoIterator<Item = &'a str>,
+    paths: impl IntoIterator<Item = &'a str, IntoIter: Clone>,
 ) -> Option<&'static str> {
-    if !core.is_settled(pid, now) {
+    let mut paths = paths.into_iter();
+    if core.may_lose_session(pid, now) {
         return Some("a fault");
     }
-    cause_of_deletion(core, (pid, client), session, paths)
+    // A strict hold that cannot write its record ends.
+    if paths.clone().any(|path| core.may_be_denied(path, now)) {
+        return Some("a refusal");
+    }
+    cause_of_deletion(core, (pid, client), session, paths.by_ref())
 }
 
 /// Why the node of a hold is gone although its session is open.
@@ -37,7 +42,7 @@ pub(crate) fn cause_of_deletion<'a>(
     let resumed = |of: &crate::world::process::Process| of.resumed == Some(session);
     if client.ended().is_some() || core.process(pid).is_closing {
         Some("the client has ended")
-    } else if paths.any(|path| core.disturbances.invalidated_by_others.contains(path)) {
+    } else if paths.any(|path| core.disturbances.is_invalidated_by_others(path)) {
         Some("another client")
     } else if core.processes.iter().any(resumed) {
         Some("another client of the session")

@@ -52,7 +52,7 @@ impl Believed<'_> {
         let pid = self.pid;
         let core = view.core();
         let of = &core.disturbances;
-        let is_invalidated = self.paths.iter().any(|path| of.invalidated_by_others.contains(*path));
+        let is_invalidated = self.paths.iter().any(|path| of.is_invalidated_by_others(path));
         if is_invalidated && !planted::is("node-deleted-by-hand") {
             return Some("a node deleted by another client");
         }

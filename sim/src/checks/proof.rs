@@ -36,7 +36,7 @@ impl Proof {
 }
 
 /// The error of a clock's rate that the proven bound allows for, in millionths.
-pub(crate) const PROVEN_DRIFT_PPM: i64 = 10_000;
+const PROVEN_DRIFT_PPM: i64 = 10_000;
 
 /// How long work goes on past the bound, with the planted fault `work-beyond-bound`: most servers end a session sooner.
 const OVERRUN: Duration = Duration::from_secs(3);

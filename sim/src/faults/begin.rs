@@ -60,7 +60,10 @@ impl World {
         core.heal_links(now);
         let peace = self.now();
         core.disturbances.until = peace;
-        core.processes.iter_mut().for_each(|process| process.disturbed_until = peace);
+        core.disturbances.sessions_end_until = peace;
+        for process in &mut core.processes {
+            (process.disturbed_until, process.session_ends_until) = (peace, peace);
+        }
         let members = core.servers.count;
         core.servers.lagging.clear();
         core.with_servers(now, |servers, now| {
@@ -146,7 +149,11 @@ impl World {
         self.note(format!("{kind:?}"));
         let now = self.elapsed();
         let until = self.now() + kind.lasts_ms() * MILLISECOND;
-        self.core().disturb(kind.process(), until);
+        if kind.may_end_sessions() {
+            self.core().disturb(kind.process(), until);
+        } else {
+            self.core().disturb_calls(kind.process(), until);
+        }
         match *kind {
             FaultKind::Cut { process, sides } => self.core().cut_process(now, process, sides),
             FaultKind::Trap { process, ref trap } => self.core().set_trap(process, trap.clone()),

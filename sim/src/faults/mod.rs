@@ -152,6 +152,12 @@ impl FaultKind {
         self.number("process").and_then(|process| usize::try_from(process).ok())
     }
 
+    /// Whether a session may end by it: neither the permissions of nodes, nor their quota, nor names that are not looked up as
+    /// long as there is a connection, can keep a client from its servers.
+    pub(crate) const fn may_end_sessions(&self) -> bool {
+        !matches!(self, Self::Deny { .. } | Self::UseUpQuota { .. } | Self::Resolve { .. })
+    }
+
     /// The value of a numeric field.
     fn number(&self, name: &str) -> Option<u64> {
         let value = serde_json::to_value(self).ok()?;

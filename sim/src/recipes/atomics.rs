@@ -300,7 +300,7 @@ impl Check for Additions {
             by_path.entry(&call.path).or_default().push(call);
         }
         for (path, calls) in by_path {
-            let may_begin_again = core.disturbances.invalidated_by_others.contains(path);
+            let may_begin_again = core.disturbances.is_invalidated_by_others(path);
             judge_number(path, &calls, truth, may_begin_again, found);
         }
         for (path, number) in &self.reads {

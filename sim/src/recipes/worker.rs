@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use docent::{Client, CreateMode, Error, ErrorKind, Transaction};
+use docent::{Client, CreateMode, Error, ErrorKind, Outcome, Transaction};
 
 use super::step::NeighbourStep;
 use crate::{
@@ -231,10 +231,23 @@ impl Worker {
     /// Deletes the node of another client's recipe.
     pub(super) async fn delete_as_operator(&self, path: &str) {
         self.say(format!("deletes {path}"));
-        self.world.core().disturbances.invalidated_by_others.insert(path.to_owned());
-        if let Err(error) = self.client.delete(path, None).await {
+        if let Err(error) = self.invalidate(path, self.client.delete(path, None)).await {
             self.fails(format_args!("deletes {path}"), &error);
         }
+    }
+
+    /// Awaits a change of a node on which other clients rely.
+    async fn invalidate<T>(
+        &self,
+        path: &str,
+        change: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        self.world.core().disturbances.invalidate(path);
+        let changed = change.await;
+        if changed.as_ref().is_err_and(|error| error.outcome() == Outcome::NotApplied) {
+            self.world.core().disturbances.withdraw_invalidation(path);
+        }
+        changed
     }
 
     /// Writes the data of some node again, and perhaps deletes it then, as somebody who means no harm: a watch has to be set
@@ -255,15 +268,18 @@ impl Worker {
 
     async fn touch(&self, path: &str) {
         self.say(format!("touches {path}"));
-        // A strict mutex relies on the version of its record, so its holder notices the write.
-        if path.starts_with("/strict-") {
-            self.world.core().disturbances.invalidated_by_others.insert(path.to_owned());
-        }
         let Ok(node) = self.client.get_data(path).await else { return };
         // No two writes of a shared value are equal.
         let is_value = path.starts_with("/shared/");
         let data = if is_value { self.world.next_value(path, 0) } else { node.data };
-        if let Err(error) = self.client.set_data(path, &data, Some(node.stat.version)).await {
+        let write = self.client.set_data(path, &data, Some(node.stat.version));
+        // A strict mutex relies on the version of its record, so its holder notices the write.
+        let written = if path.starts_with("/strict-") {
+            self.invalidate(path, write).await
+        } else {
+            write.await
+        };
+        if let Err(error) = written {
             self.fails(format_args!("touches {path}"), &error);
         }
     }

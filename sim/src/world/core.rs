@@ -247,15 +247,41 @@ impl Core {
 
     /// Whether no fault has an effect on the client of a process any more, whatever has become of its connection.
     pub(crate) fn is_settled(&self, pid: Pid, now: Nanos) -> bool {
-        let since = self.disturbed_until(pid) + self.disturbances.longest_timeout + 2 * SECOND;
-        since < now
-            && !self.network.has_trap(pid)
-            && !self.disturbances.refuses(now)
-            && !self.disturbances.has_short_sessions()
+        self.is_over(self.disturbed_until(pid), now) && !self.may_lose_session(pid, now)
     }
 
-    /// Notes that a fault concerns a process, or all, until this time.
+    /// Whether a fault may end, or may have ended, the session of a process.
+    pub(crate) fn may_lose_session(&self, pid: Pid, now: Nanos) -> bool {
+        let until = self.process(pid).session_ends_until.max(self.disturbances.sessions_end_until);
+        !self.is_over(until, now)
+            || self.network.has_trap(pid)
+            || self.disturbances.refuses(now)
+            || self.disturbances.has_short_sessions()
+    }
+
+    /// Whether the servers may refuse, or may have refused, a write to a node.
+    pub(crate) fn may_be_denied(&self, path: &str, now: Nanos) -> bool {
+        let until = self.disturbances.denied_until(path);
+        until > 0 && !self.is_over(until, now)
+    }
+
+    /// Whether a fault that lasted until then has no effect any more.
+    const fn is_over(&self, until: Nanos, now: Nanos) -> bool {
+        until + self.disturbances.longest_timeout + 2 * SECOND < now
+    }
+
+    /// Notes that a fault that may end sessions concerns a process, or all, until this time.
     pub(crate) fn disturb(&mut self, pid: Option<Pid>, until: Nanos) {
+        self.disturb_calls(pid, until);
+        let noted = match pid {
+            Some(pid) => &mut self.process_mut(pid).session_ends_until,
+            None => &mut self.disturbances.sessions_end_until,
+        };
+        *noted = until.max(*noted);
+    }
+
+    /// Notes that a fault that ends no session concerns a process, or all, until this time.
+    pub(crate) fn disturb_calls(&mut self, pid: Option<Pid>, until: Nanos) {
         self.disturbances.concerned.insert(pid);
         let noted = match pid {
             Some(pid) => &mut self.process_mut(pid).disturbed_until,

@@ -34,6 +34,8 @@ pub(crate) struct Disturbances {
     pub(crate) concerned: BTreeSet<Option<Pid>>,
     /// The end of the last fault that concerns all processes.
     pub(crate) until: Nanos,
+    /// The end of the last one of these that may end sessions.
+    pub(crate) sessions_end_until: Nanos,
     /// The time after which members give each other up, in milliseconds: the sync limit and two ticks.
     pub(crate) sync_limit_ms: u64,
     /// The interval at which a leader hears of the clients of its followers.
@@ -58,8 +60,8 @@ pub(crate) struct Disturbances {
     /// When a write of each session was last refused because a connect request of an earlier attempt, which arrived late, had
     /// moved it.
     pub(super) moved_at: BTreeMap<i64, Nanos>,
-    /// The nodes of recipes that another client has tried to delete.
-    pub(crate) invalidated_by_others: BTreeSet<String>,
+    /// How many other clients have deleted a node of a recipe, or written the record of a strict mutex; or may have.
+    invalidated_by_others: BTreeMap<String, usize>,
 }
 
 /// Whether a node is this one, or below it.
@@ -71,6 +73,23 @@ impl Disturbances {
     /// Whether servers may have refused requests shortly before this time.
     pub(crate) fn refuses(&self, at: Nanos) -> bool {
         self.throttled.iter().any(|began_at| (*began_at..began_at + THROTTLED_FOR).contains(&at))
+    }
+
+    /// Notes that another client is about to delete a node of a recipe, or to write the record of a strict mutex.
+    pub(crate) fn invalidate(&mut self, path: &str) {
+        *self.invalidated_by_others.entry(path.to_owned()).or_default() += 1;
+    }
+
+    /// Notes that such a change has been refused.
+    pub(crate) fn withdraw_invalidation(&mut self, path: &str) {
+        if let Some(count) = self.invalidated_by_others.get_mut(path) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Whether another client has, or may have, changed a node in such a way.
+    pub(crate) fn is_invalidated_by_others(&self, path: &str) -> bool {
+        self.invalidated_by_others.get(path).is_some_and(|count| *count > 0)
     }
 
     /// Notes that the servers refuse writes to a node, and to those below it.

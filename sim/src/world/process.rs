@@ -65,6 +65,8 @@ pub(crate) struct Process {
     pub(crate) resumed: Option<i64>,
     /// The end of the last fault that concerns it.
     pub(crate) disturbed_until: Nanos,
+    /// The end of the last one of these that may end its session.
+    pub(crate) session_ends_until: Nanos,
     /// The number of clients that it has started.
     pub(crate) clients: u64,
     /// Whether its client makes planned reconnects.

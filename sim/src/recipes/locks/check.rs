@@ -131,8 +131,9 @@ impl Check for Holds {
 
 impl Belief {
     /// The nodes that a hold depends on: its own, and the record of a strict one.
-    fn depends_on(&self) -> impl Iterator<Item = &str> {
-        let locks = self.parts.iter().map(|part| part.lock.as_str());
+    fn depends_on(&self) -> impl Iterator<Item = &str> + Clone {
+        let records = self.parts.iter().filter(|_| self.is_strict());
+        let locks = records.map(|part| part.lock.as_str());
         self.paths.iter().map(String::as_str).chain(locks)
     }
 
@@ -151,7 +152,7 @@ impl Belief {
 
     fn believed(&self, view: &View<'_>) -> Believed<'_> {
         let strict_excuse =
-            |part: &Part| strict::excuse(&view.core(), self.pid, &part.lock, self.guard.path());
+            |part: &Part| strict::excuse(&view.core(), &part.lock, self.guard.path());
         Believed {
             pid: self.pid,
             client: &self.client,

@@ -125,13 +125,13 @@ impl Drop for Held {
     }
 }
 
-/// Whether another client has tried to delete one of these nodes.
+/// Whether another client has, or may have, deleted one of these nodes.
 pub(super) fn any_invalidated_by_others<'a>(
     world: &World,
     mut paths: impl Iterator<Item = &'a str>,
 ) -> bool {
     let core = world.core();
-    paths.any(|path| core.disturbances.invalidated_by_others.contains(path))
+    paths.any(|path| core.disturbances.is_invalidated_by_others(path))
 }
 
 /// Begins a belief in a hold of a step. `parts`: the locks, in the order of the paths of the guard.

@@ -6,7 +6,7 @@ use docent::{EventType, runtime::Instant};
 
 use super::belief::Belief;
 use crate::{
-    checks::proof::{PROVEN_DRIFT_PPM, work_until},
+    checks::proof::work_until,
     world::{
         check::{Findings, View},
         core::Core,
@@ -62,8 +62,7 @@ impl StrictHolds {
         let hold = StrictHold { pid: belief.pid, name: belief.name(), path, until, proven_until };
         let other = of_lock.values().find(|other| is_new && other.until > now).map(|other| {
             let text = format!("{} begins within the hold of {}", hold.name, other.name);
-            let beyond_drift = is_beyond_drift(&core, belief.pid).then_some(BEYOND_DRIFT);
-            match beyond_drift.or(excuse(&core, other.pid, &part.lock, &other.path)) {
+            match excuse(&core, &part.lock, &other.path) {
                 Some(excuse) => What::Counted { excuse, text },
                 None => What::Violation(text),
             }
@@ -73,31 +72,16 @@ impl StrictHolds {
     }
 }
 
-/// The excuse for an overlap with a clock that no bound allows for.
-const BEYOND_DRIFT: &str = "a clock beyond 1 %";
-
 /// The excuse for a hold that the next holder could not know of. `StrictMutex` documents it.
 const WITHOUT_RECORD: &str = "the record of a strict mutex deleted by another client";
 
 /// Why a strict hold may overlap with a later one.
-pub(super) fn excuse(core: &Core, pid: Pid, lock: &str, path: &str) -> Option<&'static str> {
+pub(super) fn excuse(core: &Core, lock: &str, path: &str) -> Option<&'static str> {
     let is_creation = |applied: &&Applied| applied.change.event_type == EventType::NodeCreated;
     let created = |path| core.servers.truth.of(path).rfind(is_creation).map(|of| of.change.zxid);
-    if is_beyond_drift(core, pid) {
-        Some(BEYOND_DRIFT)
-    } else if core.disturbances.invalidated_by_others.contains(lock)
-        && created(lock) > created(path)
-    {
-        Some(WITHOUT_RECORD)
-    } else {
-        None
-    }
-}
-
-/// Whether the clock of a process is so wrong that no bound allows for it.
-fn is_beyond_drift(core: &Core, pid: Pid) -> bool {
-    let (least, greatest) = core.process(pid).drifts_ppm;
-    least < -PROVEN_DRIFT_PPM || greatest > PROVEN_DRIFT_PPM
+    let is_without_record =
+        core.disturbances.is_invalidated_by_others(lock) && created(lock) > created(path);
+    is_without_record.then_some(WITHOUT_RECORD)
 }
 
 /// Whether the last holder of a strict mutex has released it.
