@@ -130,6 +130,8 @@ async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
         let (now, state, metrics) = (world.now(), client.state().get(), client.metrics());
         let (timeout, lease) = (client.session_timeout(), client.session());
         let left = lease.as_ref().map(|lease| lease.deadline().duration_since(client.now()));
+        let list_of_servers: BTreeSet<_> =
+            client.servers().iter().map(ToString::to_string).collect();
         // With a connection goes a local session, which the next member does not know.
         let (is_judged, reconnects, has_local_sessions) = {
             let core = world.core();
@@ -145,15 +147,19 @@ async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
             if !is_connected && !reconnects {
                 bad(format!("is {state:?} without a cause"));
             }
-            if let Some((sessions, connections)) = before {
-                if sessions != metrics.sessions {
+            if let Some((sessions, connections, servers)) = &before {
+                if *sessions != metrics.sessions {
                     let text = format!("p{pid}: has lost its session without a cause");
                     world.record(if reconnects && has_local_sessions {
                         What::Counted { excuse: "a local session that has left its member", text }
                     } else {
                         What::Violation(text)
                     });
-                } else if connections != metrics.connections && !reconnects {
+                } else if *connections != metrics.connections
+                    && !reconnects
+                    // Other servers are a reason to move.
+                    && *servers == list_of_servers
+                {
                     let text = format!("p{pid}: has lost its connection without a cause");
                     let session = lease.as_ref().map_or(0, |of| of.session_id());
                     world.record(if world.core().disturbances.has_moved(session, now) {
@@ -169,7 +175,7 @@ async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
                 bad(format!("has a lease of {left:?} left, of {timeout:?}"));
             }
         }
-        before = Some((metrics.sessions, metrics.connections));
+        before = Some((metrics.sessions, metrics.connections, list_of_servers));
         drop((client, lease));
         world.sleep(pid, Duration::from_secs(1)).await;
     }
