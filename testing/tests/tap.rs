@@ -32,6 +32,7 @@ async fn frames_of_both_directions_are_shown_in_the_reference_form() {
         let (a, b) = (tap.client("A").await.unwrap(), tap.client("B").await.unwrap());
         let mut raw_a = Raw::connect(&a.connect_string()).await;
         raw_a.send_op(OpCode::CreateContainer, &create(&root, b"", 4)).await;
+        tap.wait_for(DEADLINE, |record| record.is_reply(OpCode::CreateContainer)).await.unwrap();
         let node = format!("{root}/_c_0b2f3f0e-92c2-4f0a-8f7b-111111111111-lock-");
         raw_a.send_op(OpCode::Create2, &create(&node, b"10.0.0.1", 3)).await;
         tap.wait_for(DEADLINE, |record| record.is_reply(OpCode::Create2)).await.unwrap();
