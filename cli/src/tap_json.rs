@@ -46,9 +46,10 @@ fn what(what: &What) -> (Value, &[Field]) {
             return (request, fields);
         }
         What::Reply { xid, op, zxid, err, fields } => {
+            let result = err.name().map_or_else(|| err.number().to_string(), str::to_owned);
             let reply = json!({
                 "kind": "reply", "xid": xid, "op": op.map(|op| op.to_string()), "zxid": zxid,
-                "err": err.number(), "result": err.name(),
+                "err": err.number(), "result": result,
             });
             return (reply, fields);
         }
@@ -127,7 +128,7 @@ mod tests {
         let fields = vec![
             Field { name: "path", value: FieldValue::Path("/a".to_owned()) },
             Field { name: "data", value: FieldValue::Data(Some(b"\xff\x00".to_vec())) },
-            Field { name: "acl", value: FieldValue::Text(None) },
+            Field { name: "text", value: FieldValue::Text(None) },
         ];
         let record = Record {
             seq: 3,
@@ -137,7 +138,7 @@ mod tests {
             what: What::Request { xid: 1, op: OpCode::Create, fields },
             injected: None,
         };
-        let expected = r#"{"acl":null,"client":"A","conn":1,"data":{"hex":"ff00"},"dir":"c2s","kind":"request","op":"create","path":"/a","seq":3,"type":1,"us":1520,"xid":1}"#;
+        let expected = r#"{"client":"A","conn":1,"data":{"hex":"ff00"},"dir":"c2s","kind":"request","op":"create","path":"/a","seq":3,"text":null,"type":1,"us":1520,"xid":1}"#;
         assert_eq!(json(&record).to_string(), expected);
     }
 }

@@ -18,17 +18,12 @@ pub(crate) fn cause_of_end<'a>(
     now: Nanos,
     (pid, client): (Pid, &Client),
     session: i64,
-    paths: impl IntoIterator<Item = &'a str, IntoIter: Clone>,
+    paths: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'static str> {
-    let mut paths = paths.into_iter();
     if core.may_lose_session(pid, now) {
         return Some("a fault");
     }
-    // A strict hold that cannot write its record ends.
-    if paths.clone().any(|path| core.may_be_denied(path, now)) {
-        return Some("a refusal");
-    }
-    cause_of_deletion(core, (pid, client), session, paths.by_ref())
+    cause_of_deletion(core, (pid, client), session, paths)
 }
 
 /// Why the node of a hold is gone although its session is open.

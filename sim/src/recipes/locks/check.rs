@@ -131,7 +131,7 @@ impl Check for Holds {
 
 impl Belief {
     /// The nodes that a hold depends on: its own, and the record of a strict one.
-    fn depends_on(&self) -> impl Iterator<Item = &str> + Clone {
+    fn depends_on(&self) -> impl Iterator<Item = &str> {
         let records = self.parts.iter().filter(|_| self.is_strict());
         let locks = records.map(|part| part.lock.as_str());
         self.paths.iter().map(String::as_str).chain(locks)
@@ -139,6 +139,10 @@ impl Belief {
 
     /// Why the hold has ended.
     fn cause_of_end(&self, core: &Core, now: Nanos) -> Option<&'static str> {
+        // Without a write that is permitted, it is not renewed.
+        if self.is_strict() && self.depends_on().any(|path| core.may_be_denied(path, now)) {
+            return Some("a refusal");
+        }
         causes::cause_of_end(core, now, (self.pid, &self.client), self.session, self.depends_on())
     }
 
