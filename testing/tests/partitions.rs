@@ -134,6 +134,11 @@ fn a_write_without_a_majority_may_take_effect_later() {
         b.machine.isolate(b.now, member);
     }
     assert_eq!(b.set(writer, "/x", b"late"), None);
+    // A member that lags goes on up to the last write of its own clients, but no further than what is committed.
+    for lags in [true, false] {
+        b.machine.set_lag(b.now, 0, lags);
+        assert_eq!(b.answers(writer), []);
+    }
     b.advance(ms(4000));
     assert!(b.machine.is_closed(writer));
     assert_eq!(b.machine.leader(), None);
