@@ -9,6 +9,7 @@ on_both_servers! {
     a_quantity_of_0_is_refused
     only_the_first_waiter_watches_the_leases
     waiters_whose_mutex_node_is_deleted_do_not_wait_for_each_other
+    a_waiter_makes_room_for_a_lease_node_behind_its_own
     a_waiter_whose_lease_node_is_deleted_is_granted_no_lease
 }
 
@@ -122,6 +123,29 @@ async fn waiters_whose_mutex_node_is_deleted_do_not_wait_for_each_other(fixture:
     held.release().await.unwrap();
     within_deadline("the first waiter", waiting).await.unwrap().unwrap();
     within_deadline("the waiter behind", behind).await.unwrap().unwrap();
+}
+
+// Case (Found in docent itself): as before, but the waiter whose mutex node was deleted created its lease node late, behind that
+// of the next one, which had the mutex. Both waited for each other for ever (seed 19046 of the simulator).
+async fn a_waiter_makes_room_for_a_lease_node_behind_its_own(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let held = semaphore(&fixture, &b, 1).acquire().await.unwrap();
+    let leases = format!("{}/leases", fixture.path);
+    fixture.tap.inject(Fault::delay_request(OpCode::Create2, DEADLINE).of("A").below(&leases));
+    let acquire = |client: &Client| {
+        let semaphore = semaphore(&fixture, client, 1);
+        tokio::spawn(async move { semaphore.acquire().await?.release().await })
+    };
+    let late = acquire(&a);
+    let nodes = fixture.locks(1).await;
+    b.delete(&format!("{}/locks/{}", fixture.path, nodes[0]), None).await.unwrap();
+    let next = acquire(&b);
+    fixture.leases(2).await;
+    fixture.tap.end_delays();
+    fixture.leases(3).await;
+    held.release().await.unwrap();
+    within_deadline("the waiter that came late", late).await.unwrap().unwrap();
+    within_deadline("the waiter with the mutex", next).await.unwrap().unwrap();
 }
 
 /// The only node that is left is that of the holder, and one lease is allowed.

@@ -82,6 +82,8 @@ enum Attempt {
     Acquired(LockGuard),
     /// The lease node was deleted, or the mutex was lost.
     Retry(Error),
+    /// The lease node is in the way of another waiter's.
+    BeginAgain,
 }
 
 impl Semaphore {
@@ -120,6 +122,10 @@ impl Semaphore {
                     self.recreate.note_loss();
                     error
                 }
+                Attempt::BeginAgain => {
+                    self.recreate.note_loss();
+                    continue;
+                }
             };
             deadline.note_answer();
             deadline.bound_by_end(retry.pause_after_any_error(error)).await?;
@@ -150,7 +156,8 @@ impl Semaphore {
         let mut watch = LeaseWatch { semaphore: self, watcher: None };
         let ours = deadline.bound(self.create_lease_node()).await?;
         let result = match self.wait_for_lease(lock, &ours, &mut watch, deadline).await {
-            Ok(claim) => return Ok(Attempt::Acquired(self.lease(ours, claim))),
+            Ok(Some(claim)) => return Ok(Attempt::Acquired(self.lease(ours, claim))),
+            Ok(None) => Ok(Attempt::BeginAgain),
             Err(Ended::Failed(error)) if error.kind() == ErrorKind::NoNode => {
                 Ok(Attempt::Retry(error))
             }
@@ -180,14 +187,14 @@ impl Semaphore {
         Ok(OurNode::new(&self.client, created))
     }
 
-    /// Waits until there are at most the maximum number of leases.
+    /// Waits until there are at most the maximum number of leases. `None`: begin again behind the others.
     async fn wait_for_lease(
         &self,
         lock: &LockGuard,
         ours: &OurNode<'_>,
         watch: &mut LeaseWatch<'_>,
         deadline: &Deadline<'_>,
-    ) -> Result<SessionClaim, Ended> {
+    ) -> Result<Option<SessionClaim>, Ended> {
         let mut count = match &self.max_leases {
             MaxLeases::Fixed(_) => None,
             MaxLeases::Counted(count, _) => Some(count.clone()),
@@ -207,9 +214,6 @@ impl Semaphore {
             if !names.contains(&ours.name()) || !lock.is_held() {
                 return Err(error::own_node_missing(ours.name()).into());
             }
-            if self.has_lost_mutex(lock, ours, &names, deadline).await? {
-                return Err(error::own_node_missing(ours.name()).into());
-            }
             // Other children are no leases (N7 in `docs/CURATOR.md`).
             let is_lease = |name: &&&str| sequence_of(name, LEASE_BASE_NAME).is_some();
             let leases = names.iter().filter(is_lease).count();
@@ -217,12 +221,19 @@ impl Semaphore {
                 if claim.is_valid(self.client.now()) {
                     let (path, left) = (ours.path(), || seconds_left(&claim, &self.client));
                     trace!(belief = "holds", left_s = left(), path, "lease acquired");
-                    return Ok(claim);
+                    return Ok(Some(claim));
                 }
                 // The reply took longer than the claim is valid: count again.
                 continue;
             }
             deadline.note_answer();
+            // Another client has deleted the node of a waiter's mutex, ours or that of the waiter behind. Both would wait for
+            // each other for ever.
+            let sequence = |name| sequence_of(name, LEASE_BASE_NAME);
+            if names.iter().any(|name| sequence(name) > sequence(ours.name())) {
+                debug!(path = ours.path(), "makes room for a lease node behind");
+                return Ok(None);
+            }
             trace!(belief = "waits", path = ours.path(), "too many leases");
             deadline.check()?;
             let counted = async {
@@ -239,25 +250,6 @@ impl Semaphore {
             // After the deadline they are counted once more.
             deadline.wait_for(select(woken, lock.ended())).await;
         }
-    }
-
-    /// Whether another client has deleted the node by which a waiter holds the mutex. The next waiter has a lease node then,
-    /// behind ours, and both would wait for each other for ever. Only such a node, which may also be of a client that makes its
-    /// nodes without the mutex, costs a request: exists (3).
-    async fn has_lost_mutex(
-        &self,
-        lock: &LockGuard,
-        ours: &OurNode<'_>,
-        names: &[&str],
-        deadline: &Deadline<'_>,
-    ) -> Result<bool, Ended> {
-        let sequence = |name| sequence_of(name, LEASE_BASE_NAME);
-        if !names.iter().any(|name| sequence(name) > sequence(ours.name())) {
-            return Ok(false);
-        }
-        let look = || self.client.exists(lock.path());
-        let found = deadline.bound(self.client.retry_idempotent(self.policy(), look)).await?;
-        Ok(found.is_none())
     }
 
     fn lease(&self, ours: OurNode<'_>, claim: SessionClaim) -> LockGuard {
