@@ -245,9 +245,7 @@ impl DistributedBarrier {
             };
             deadline.wait_for(event).await;
             #[cfg(docent_sim)]
-            if planted::is("barrier-passed-late") {
-                crate::timer::sleep(&self.client, Duration::from_secs(9)).await;
-            }
+            planted::delay("barrier-passed-late", &self.client, 9).await;
             if is_open {
                 return Ok(());
             }

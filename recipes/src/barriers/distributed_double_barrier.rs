@@ -222,6 +222,8 @@ impl DistributedDoubleBarrier {
             let opened = async { event = ready.next().await };
             let woken = select(opened, select(own.next(), changes.next()));
             deadline.wait_for(woken).await;
+            #[cfg(docent_sim)]
+            planted::delay("double-passed-late", &client, 9).await;
             // The watch was set, or had not fired, when the member had its node: `ready` is newer.
             if event.is_some_and(|event| event.event_type == EventType::NodeCreated) {
                 break;

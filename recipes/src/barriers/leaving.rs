@@ -88,6 +88,8 @@ impl DistributedDoubleBarrier {
                 return Ok(false);
             }
             deadline.wait_for(select(watcher.next(), changes.next())).await;
+            #[cfg(docent_sim)]
+            crate::planted::delay("double-left-late", &client, 9).await;
         }
     }
 

@@ -200,10 +200,7 @@ impl<'a> Place<'a> {
         });
         select(watcher.next(), self.connection.next()).await;
         #[cfg(docent_sim)]
-        if planted::is("leads-late") {
-            crate::timer::sleep(&self.election.task.client, std::time::Duration::from_secs(19))
-                .await;
-        }
+        planted::delay("leads-late", &self.election.task.client, 19).await;
         Ok(())
     }
 

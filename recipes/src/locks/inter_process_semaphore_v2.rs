@@ -270,6 +270,10 @@ impl InterProcessSemaphoreV2 {
         loop {
             while leases.len() < quantity {
                 leases.push(self.0.acquire_1_lease(deadline).await?);
+                #[cfg(docent_sim)]
+                if quantity > 1 {
+                    crate::planted::delay("leases-granted-late", &self.0.client, 19).await;
+                }
                 deadline.note_answer();
             }
             // All must be held at one moment: an early lease may be lost during the wait for a later one.

@@ -69,7 +69,7 @@ impl Timeouts {
         Self {
             session,
             connect: connect(session, servers),
-            read: session * 2 / 3,
+            read: if planted::is("silence-unnoticed") { session } else { session * 2 / 3 },
             ping: if planted::is("pings-late") { session * 3 / 5 } else { session / 3 }
                 .min(MAX_PING),
             expiration: expiration.min(session.saturating_sub(margin)),

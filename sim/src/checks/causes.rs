@@ -11,16 +11,28 @@ use crate::world::{
 /// contender whose nodes were deleted pauses for up to 5 s.
 pub(crate) const GRANTED_WITHIN: Nanos = 8 * crate::world::time::SECOND;
 
+/// What a hold or a leadership needs to go on.
+#[derive(Clone, Copy)]
+pub(crate) enum RestsOn {
+    /// The connection: its state ends a leadership, and only writes renew a strict hold.
+    Connection,
+    Session,
+}
+
 /// Why a hold or a leadership of a process has ended, if its holder has not given it up. `paths`: its nodes, and the
 /// nodes that it depends on. `None`: it was lost without a cause.
 pub(crate) fn cause_of_end<'a>(
     core: &Core,
     now: Nanos,
     (pid, client): (Pid, &Client),
-    session: i64,
+    (session, rests_on): (i64, RestsOn),
     paths: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'static str> {
-    if core.may_lose_session(pid, now) {
+    let may_end = match rests_on {
+        RestsOn::Connection => core.may_lose_connection(pid, now),
+        RestsOn::Session => core.may_lose_session(pid, now),
+    };
+    if may_end {
         return Some("a fault");
     }
     cause_of_deletion(core, (pid, client), session, paths)

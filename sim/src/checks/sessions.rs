@@ -123,6 +123,7 @@ async fn follow_states(world: World, pid: Pid, mut states: Events<StateEvent>) {
 /// lease.
 async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
     let (mut before, mut settled_since) = (None, None);
+    let mut sessions = SessionsOf::default();
     loop {
         let Some(client) = client.upgrade().filter(|client| client.ended().is_none()) else {
             return;
@@ -132,12 +133,11 @@ async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
         let left = lease.as_ref().map(|lease| lease.deadline().duration_since(client.now()));
         let list_of_servers: BTreeSet<_> =
             client.servers().iter().map(ToString::to_string).collect();
-        // With a connection goes a local session, which the next member does not know.
-        let (is_judged, reconnects, has_local_sessions) = {
+        let (is_judged, reconnects) = {
             let core = world.core();
-            let is_judged = core.is_settled(pid, now) && core.keeps_session(pid);
-            (is_judged, core.may_reconnect(pid), core.servers.has_local_sessions)
+            (core.is_settled(pid, now) && core.keeps_session(pid), core.may_reconnect(pid))
         };
+        sessions.look(&world, pid, &client);
         let since = *settled_since.get_or_insert(now);
         if !is_judged {
             settled_since = None;
@@ -147,27 +147,19 @@ async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
             if !is_connected && !reconnects {
                 bad(format!("is {state:?} without a cause"));
             }
-            if let Some((sessions, connections, servers)) = &before {
-                if *sessions != metrics.sessions {
-                    let text = format!("p{pid}: has lost its session without a cause");
-                    world.record(if reconnects && has_local_sessions {
-                        What::Counted { excuse: "a local session that has left its member", text }
-                    } else {
-                        What::Violation(text)
-                    });
-                } else if *connections != metrics.connections
-                    && !reconnects
-                    // Other servers are a reason to move.
-                    && *servers == list_of_servers
-                {
-                    let text = format!("p{pid}: has lost its connection without a cause");
-                    let session = lease.as_ref().map_or(0, |of| of.session_id());
-                    world.record(if world.core().disturbances.has_moved(session, now) {
-                        What::Counted { excuse: MOVED, text }
-                    } else {
-                        What::Violation(text)
-                    });
-                }
+            if let Some((connections, servers)) = &before
+                && *connections != metrics.connections
+                && !reconnects
+                // Other servers are a reason to move.
+                && *servers == list_of_servers
+            {
+                let text = format!("p{pid}: has lost its connection without a cause");
+                let session = lease.as_ref().map_or(0, |of| of.session_id());
+                world.record(if world.core().disturbances.has_moved(session, now) {
+                    What::Counted { excuse: MOVED, text }
+                } else {
+                    What::Violation(text)
+                });
             }
             // The lease ends a twentieth of the timeout early, and a ping is sent every third of it.
             let least = timeout.mul_f64(0.95 - 1.0 / 3.0).saturating_sub(PING_SLACK);
@@ -175,9 +167,41 @@ async fn follow_connection(world: World, pid: Pid, client: WeakClient) {
                 bad(format!("has a lease of {left:?} left, of {timeout:?}"));
             }
         }
-        before = Some((metrics.sessions, metrics.connections, list_of_servers));
+        before = Some((metrics.connections, list_of_servers));
         drop((client, lease));
         world.sleep(pid, Duration::from_secs(1)).await;
+    }
+}
+
+/// The sessions of a client: one ends only if no member served the client for long enough.
+#[derive(Default)]
+struct SessionsOf {
+    /// The number of sessions so far, whether the last one is over, and whether a fault may have ended it.
+    last: Option<(u64, bool, bool)>,
+}
+
+impl SessionsOf {
+    fn look(&mut self, world: &World, pid: Pid, client: &Client) {
+        let (count, lease) = (client.metrics().sessions, client.session());
+        let is_over = lease.is_none_or(|lease| lease.is_lost());
+        let (may_end, moves_on) = {
+            let core = world.core();
+            let may_end = core.may_lose_session(pid, world.now()) || !core.keeps_session(pid);
+            // With a connection goes a local session, which the next member does not know.
+            (may_end, core.servers.has_local_sessions && core.may_reconnect(pid))
+        };
+        let Some((last, was_over, might_end)) = self.last.replace((count, is_over, may_end)) else {
+            return;
+        };
+        let has_ended = last > 0 && !was_over && (is_over || last != count);
+        if has_ended && !might_end && !may_end {
+            let text = format!("p{pid}: has lost its session without a cause");
+            world.record(if moves_on {
+                What::Counted { excuse: "a local session that has left its member", text }
+            } else {
+                What::Violation(text)
+            });
+        }
     }
 }
 

@@ -7,7 +7,13 @@ use docent_session::planted;
 use docent_testing::server::{Ensemble, Version};
 
 use super::{Direction, Fault, FaultKind, Flow, KillKind};
-use crate::world::{World, disturbances::Apart, history::What, process::Death, time::MILLISECOND};
+use crate::world::{
+    World,
+    disturbances::{Apart, Away},
+    history::What,
+    process::Death,
+    time::MILLISECOND,
+};
 
 impl World {
     /// Schedules all faults, and the peace.
@@ -59,10 +65,9 @@ impl World {
         core.network.names.clear();
         core.heal_links(now);
         let peace = self.now();
-        core.disturbances.until = peace;
-        core.disturbances.sessions_end_until = peace;
+        core.disturbances.make_peace(peace);
         for process in &mut core.processes {
-            (process.disturbed_until, process.session_ends_until) = (peace, peace);
+            process.disturbed_until = peace;
         }
         let members = core.servers.count;
         core.servers.lagging.clear();
@@ -149,10 +154,10 @@ impl World {
         self.note(format!("{kind:?}"));
         let now = self.elapsed();
         let until = self.now() + kind.lasts_ms() * MILLISECOND;
-        if kind.may_end_sessions() {
-            self.core().disturb(kind.process(), until);
-        } else {
-            self.core().disturb_calls(kind.process(), until);
+        {
+            let mut core = self.core();
+            let away = kind.takes_away(core.ensemble().leader());
+            core.disturb(kind.process(), away, until);
         }
         match *kind {
             FaultKind::Cut { process, sides } => self.core().cut_process(now, process, sides),
@@ -309,7 +314,7 @@ impl World {
                 self.servers(|servers, _| servers.make_backup());
                 self.ends_after(age_ms, move |world| {
                     let until = world.now() + for_ms * MILLISECOND;
-                    world.core().disturb(None, until);
+                    world.core().disturb(None, Away::All, until);
                     world.note("the backup is restored");
                     world.lasts_there(for_ms, move |servers, now, on| {
                         // Another fault may have started a member meanwhile.

@@ -7,6 +7,7 @@ pub mod planted;
 use serde::{Deserialize, Serialize};
 
 pub use crate::world::connections::{Direction, Flow, Sides, Trap};
+use crate::world::disturbances::Away;
 
 /// A fault, and when it begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -152,10 +153,33 @@ impl FaultKind {
         self.number("process").and_then(|process| usize::try_from(process).ok())
     }
 
-    /// Whether a session may end by it: neither the permissions of nodes, nor their quota, nor names that are not looked up as
-    /// long as there is a connection, can keep a client from its servers.
-    pub(crate) const fn may_end_sessions(&self) -> bool {
-        !matches!(self, Self::Deny { .. } | Self::UseUpQuota { .. } | Self::Resolve { .. })
+    /// What it may keep its clients from, so that they lose their sessions; `leader`: the leader at that time.
+    pub(crate) fn takes_away(&self, leader: Option<usize>) -> Away {
+        let of_member = |member: Option<usize>| match member {
+            // Without its leader, no member serves for a while.
+            Some(member) if leader.is_some_and(|leader| leader != member) => Away::Member(member),
+            _ => Away::All,
+        };
+        match *self {
+            // Neither the permissions of nodes, nor their quota, nor the rate of a clock, nor refused requests can keep a
+            // client from its servers. A cut, a trap and a shorter timeout do when they have an effect.
+            Self::Deny { .. }
+            | Self::UseUpQuota { .. }
+            | Self::Clock { .. }
+            | Self::Throttle { .. }
+            | Self::Cut { .. }
+            | Self::Trap { .. }
+            | Self::Limit { .. } => Away::Nothing,
+            Self::Link { member: Some(member), .. }
+            | Self::Resolve { server: Some(member), .. }
+            | Self::Lag { member, .. }
+            | Self::IsolateFromClients { member, .. } => Away::Member(member),
+            Self::StopMember { member, .. }
+            | Self::Isolate { member, .. }
+            | Self::PauseMember { member, .. } => of_member(member),
+            Self::Upgrade { member, .. } => of_member(Some(member)),
+            _ => Away::All,
+        }
     }
 
     /// The value of a numeric field.

@@ -117,13 +117,40 @@ pub const PLANTS: &[Plant] = &[
     plant("strict-grant-from-reply", 2_000, "a strict claim counts from the reply to its grant"),
     plant("lease-too-short", 100, "the lease of a session ends after half of its time"),
     plant("pings-late", 100, "a client pings after three fifths of the session timeout"),
+    plant("silence-unnoticed", 2_000, "a client stays at a silent server as long as its session"),
     plant("connection-given-up", 100, "one in 20 replies to a ping ends the connection"),
     plant("no-backoff", 100, "there is no pause between two rounds of attempts to connect"),
     plant("wait-beyond-limit", 100, "a wait for a lock lasts half a minute longer"),
     plant("granted-late", 300, "a waiter looks at its lock 19 s after it was woken"),
+    plant("multi-granted-late", 2_000, "a multi lock waits half a minute behind each of its locks"),
+    Plant {
+        rule: "but not granted",
+        ..plant("leases-granted-late", 2_000, "an acquire of several leases waits 19 s behind each")
+    },
+    Plant {
+        rule: "is granted and lost at once",
+        ..plant(
+            "multi-part-lost",
+            2_000,
+            "a multi lock is granted although one of its locks is lost",
+        )
+    },
+    plant("strict-waits-long", 2_000, "a strict mutex is taken over after five times the wait"),
+    plant("participant-missed", 500, "the first participant of a lock is not reported"),
     plant("leads-late", 300, "a participant looks at its election 19 s after it was woken"),
     plant("raised-count-unseen", 2_000, "a waiter does not see that a semaphore has more leases"),
-    plant("barrier-passed-late", 2_000, "a waiter passes a barrier 9 s late"),
+    Plant {
+        rule: "was open, but the wait ended",
+        ..plant("barrier-passed-late", 2_000, "a waiter passes a barrier 9 s late")
+    },
+    Plant {
+        rule: "does not see that the barrier is open",
+        ..plant("double-passed-late", 2_000, "a member enters a double barrier 9 s late")
+    },
+    Plant {
+        rule: "leaves late",
+        ..plant("double-left-late", 2_000, "a member leaves a double barrier 9 s late")
+    },
     plant("first-exit-releases", 100, "the first exit of an owner releases its lock"),
     plant("written-is-deleted", 500, "a written lock node counts as deleted"),
     plant("leader-leaves-when-written", 500, "a leader leaves when its node is written"),

@@ -20,8 +20,8 @@ pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
     let sequence = match rng.u8(..8) {
         0 => Some(Sequence::Apart),
         1..=2 => Some(Sequence::Deposed),
-        3..=4 => Some(Sequence::Late),
-        5 => Some(Sequence::LateApart),
+        3 => Some(Sequence::Late),
+        4..=5 => Some(Sequence::LateApart),
         6 => Some(Sequence::LongTick),
         _ => None,
     };

@@ -18,7 +18,10 @@ use super::{
 use crate::{
     faults::draw::pick,
     plan::{PlanStep, draw::Setting},
-    world::time::{MILLISECOND, Nanos, SECOND},
+    world::{
+        disturbances::Away,
+        time::{MILLISECOND, Nanos, SECOND},
+    },
 };
 
 /// The node of the configuration.
@@ -131,6 +134,7 @@ async fn track(worker: &Worker, for_ms: u64, stays: bool) {
         return worker.sleep(for_ms).await;
     }
     worker.say("follows the members");
+    worker.world.core().process_mut(worker.pid).relies_on_few = true;
     let tracker = EnsembleTracker::new(&worker.client);
     let mut config = tracker.config();
     let mut tracking = Tracking { tracker, seen: -1 };
@@ -255,12 +259,13 @@ async fn reconfigure(worker: &Worker, member: u8, change: MemberChange) {
     };
     let change = Reconfig::Incremental { joining: joining.as_deref(), leaving: leaving.as_deref() };
     worker.say(format!("changes the members: {change:?}"));
+    worker.world.core().servers.has_changed_members = true;
     match client.reconfig(change, None).await {
         Ok(node) => {
             worker.say(format!("has changed the members: {:#x}", node.stat.mzxid));
             // A member that has another role than before closes its connections.
             let now = worker.world.now();
-            worker.world.core().disturb(None, now);
+            worker.world.core().disturb(None, Away::All, now);
         }
         Err(error) => worker.fails("does not change the members", &error),
     }

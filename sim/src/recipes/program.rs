@@ -32,7 +32,11 @@ pub(crate) async fn main(world: World, pid: Pid, mut plan: ProcessPlan<Step>) {
     let mut renewals = plan.workers.iter_mut().flatten().filter_map(PlanStep::renew_ms);
     let reconnects =
         renewals.any(|renew_ms| renew_ms.is_some()) || plan.client.failback_ms.is_some();
-    world.core().process_mut(pid).reconnects = reconnects;
+    {
+        let mut core = world.core();
+        let process = core.process_mut(pid);
+        (process.reconnects, process.relies_on_few) = (reconnects, plan.client.read_only);
+    }
     if is_quiet {
         world.spawn(pid, requests::follow(world.clone(), pid, client.downgrade()));
     }

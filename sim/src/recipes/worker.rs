@@ -19,7 +19,7 @@ use crate::{
     world::{
         World,
         history::What,
-        time::{MILLISECOND, Nanos, Pid},
+        time::{MILLISECOND, Nanos, Pid, SECOND},
     },
 };
 
@@ -219,6 +219,21 @@ impl Worker {
         let number = |name: &str| name.rsplit(['-', '_']).next().unwrap_or_default().to_owned();
         let nodes = children.iter().filter(|name| name.starts_with("_c_"));
         Some(format!("{queue}/{}", nodes.min_by_key(|name| number(name))?))
+    }
+
+    /// The nodes of a queue in their order, if a read that began at `from` must show them: nothing has changed or
+    /// disturbed it since.
+    pub(super) fn settled_queue(&self, queue: &str, from: Nanos) -> Option<Vec<String>> {
+        let core = self.world.core();
+        let below = format!("{queue}/");
+        let mut recent = core.servers.truth.changes.iter().rev();
+        let changed = recent.find(|of| of.change.path.starts_with(&below)).map_or(0, |of| of.at);
+        if changed + SECOND >= from || !core.is_calm(self.pid, from, self.world.now()) {
+            return None;
+        }
+        let mut nodes = core.ensemble().child_paths(queue);
+        nodes.sort_by_key(|path| path.rsplit(['-', '_']).next().map(str::to_owned));
+        Some(nodes)
     }
 
     /// Deletes the first node in the queue of a recipe, as an operator does.

@@ -19,7 +19,7 @@ use fastrand::Rng;
 use super::{
     connections::{Arrival, Network},
     director::Director,
-    disturbances::{Apart, CONNECTED_WITHIN, Disturbances},
+    disturbances::{Apart, Away, CONNECTED_WITHIN, Disturbances},
     history::History,
     lock::lock,
     process::Process,
@@ -247,16 +247,55 @@ impl Core {
 
     /// Whether no fault has an effect on the client of a process any more, whatever has become of its connection.
     pub(crate) fn is_settled(&self, pid: Pid, now: Nanos) -> bool {
-        self.is_over(self.disturbed_until(pid), now) && !self.may_lose_session(pid, now)
+        self.is_over(self.disturbed_until(pid), now) && !self.may_lose_connection(pid, now)
     }
 
-    /// Whether a fault may end, or may have ended, the session of a process.
-    pub(crate) fn may_lose_session(&self, pid: Pid, now: Nanos) -> bool {
-        let until = self.process(pid).session_ends_until.max(self.disturbances.sessions_end_until);
-        !self.is_over(until, now)
+    /// Whether a fault may end, or may have ended, the connection of a process to a member that has answered it.
+    pub(crate) fn may_lose_connection(&self, pid: Pid, now: Nanos) -> bool {
+        let has_answered = |member: &usize| {
+            let answer = self.network.answers.get(&(pid, *member));
+            answer.is_some_and(|at| !self.is_over(*at, now))
+        };
+        let members = || 0..self.servers.count;
+        let knows_its_server = members().any(|at| has_answered(&at)) && !self.relies_on_few(pid);
+        members().any(|at| (!knows_its_server || has_answered(&at)) && self.is_away(pid, at, now))
             || self.network.has_trap(pid)
             || self.disturbances.refuses(now)
             || self.disturbances.has_short_sessions()
+    }
+
+    /// Whether a fault may end, or may have ended, the session of a process: there was no member that served it for long
+    /// enough, or it was answered by one that does not know what its leader does.
+    pub(crate) fn may_lose_session(&self, pid: Pid, now: Nanos) -> bool {
+        let mut members = 0..self.servers.count;
+        let is_unserved = if self.relies_on_few(pid) {
+            members.any(|member| self.is_away(pid, member, now))
+        } else {
+            members.all(|member| self.is_away(pid, member, now))
+        };
+        let misled_at = self.answered_at(pid, &self.disturbances.apart);
+        is_unserved || misled_at.is_some_and(|at| !self.is_over(at, now))
+    }
+
+    /// Whether not every member keeps the session of a process. A local session is known to one member.
+    fn relies_on_few(&self, pid: Pid) -> bool {
+        self.servers.has_local_sessions || self.process(pid).relies_on_few
+    }
+
+    /// Whether a process may have been kept from a member in the longest session timeout, and some seconds.
+    fn is_away(&self, pid: Pid, member: usize, now: Nanos) -> bool {
+        !self.is_over(self.away_until(pid, member), now)
+    }
+
+    /// Until when a fault, or an election, may have kept a process from a member, or that from the others that it needs.
+    fn away_until(&self, pid: Pid, member: usize) -> Nanos {
+        let (count, of) = (self.servers.count, &self.disturbances);
+        let until = |at| of.away_until(None, at).max(self.servers.away_until(at));
+        let mut all: Vec<_> = (0..count).map(until).collect();
+        all.sort_unstable();
+        // A smaller ensemble may need each of its members.
+        let needed = if self.servers.has_changed_members { count - 1 } else { count / 2 };
+        of.away_until(Some(pid), member).max(until(member)).max(all[needed])
     }
 
     /// Whether the servers may refuse, or may have refused, a write to a node.
@@ -270,24 +309,19 @@ impl Core {
         until + self.disturbances.longest_timeout + 2 * SECOND < now
     }
 
-    /// Notes that a fault that may end sessions concerns a process, or all, until this time.
-    pub(crate) fn disturb(&mut self, pid: Option<Pid>, until: Nanos) {
-        self.disturb_calls(pid, until);
-        let noted = match pid {
-            Some(pid) => &mut self.process_mut(pid).session_ends_until,
-            None => &mut self.disturbances.sessions_end_until,
-        };
-        *noted = until.max(*noted);
-    }
-
-    /// Notes that a fault that ends no session concerns a process, or all, until this time.
-    pub(crate) fn disturb_calls(&mut self, pid: Option<Pid>, until: Nanos) {
+    /// Notes that a fault concerns a process, or all, until this time.
+    pub(crate) fn disturb(&mut self, pid: Option<Pid>, away: Away, until: Nanos) {
         self.disturbances.concerned.insert(pid);
         let noted = match pid {
             Some(pid) => &mut self.process_mut(pid).disturbed_until,
             None => &mut self.disturbances.until,
         };
         *noted = until.max(*noted);
+        match away {
+            Away::Nothing => {}
+            Away::Member(member) => self.disturbances.take_away(pid, Some(member), until),
+            Away::All => self.disturbances.take_away(pid, None, until),
+        }
     }
 
     pub(crate) fn process(&self, pid: Pid) -> &Process {

@@ -22,6 +22,14 @@ pub(crate) struct Apart {
     pub(crate) until: Nanos,
 }
 
+/// The members that a fault may keep from their clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Away {
+    Nothing,
+    Member(usize),
+    All,
+}
+
 /// How long requests may be delayed after a throttled server has refused one.
 const THROTTLED_FOR: Nanos = 15 * SECOND;
 
@@ -34,8 +42,8 @@ pub(crate) struct Disturbances {
     pub(crate) concerned: BTreeSet<Option<Pid>>,
     /// The end of the last fault that concerns all processes.
     pub(crate) until: Nanos,
-    /// The end of the last one of these that may end sessions.
-    pub(crate) sessions_end_until: Nanos,
+    /// The end of the last fault that may have kept a process from a member; `None`: all of them.
+    away_until: BTreeMap<(Option<Pid>, Option<usize>), Nanos>,
     /// The time after which members give each other up, in milliseconds: the sync limit and two ticks.
     pub(crate) sync_limit_ms: u64,
     /// The interval at which a leader hears of the clients of its followers.
@@ -73,6 +81,27 @@ impl Disturbances {
     /// Whether servers may have refused requests shortly before this time.
     pub(crate) fn refuses(&self, at: Nanos) -> bool {
         self.throttled.iter().any(|began_at| (*began_at..began_at + THROTTLED_FOR).contains(&at))
+    }
+
+    /// Notes that a fault may keep a process from a member until this time; `None`: all of them.
+    pub(crate) fn take_away(&mut self, pid: Option<Pid>, member: Option<usize>, until: Nanos) {
+        let noted = self.away_until.entry((pid, member)).or_default();
+        *noted = until.max(*noted);
+    }
+
+    /// Until when faults may have kept this process from a member; `None`: all of them.
+    pub(crate) fn away_until(&self, pid: Option<Pid>, member: usize) -> Nanos {
+        let concerns = |(of_pid, of_member): &(Option<Pid>, Option<usize>)| {
+            *of_pid == pid && of_member.is_none_or(|of| of == member)
+        };
+        let faults = self.away_until.iter().filter(|(of, _)| concerns(of));
+        faults.map(|(_, until)| *until).max().unwrap_or_default()
+    }
+
+    /// Forgets what faults have concerned: all of it ends now.
+    pub(crate) fn make_peace(&mut self, now: Nanos) {
+        self.until = now;
+        self.away_until = BTreeMap::from([((None, None), now)]);
     }
 
     /// Notes that another client is about to delete a node of a recipe, or to write the record of a strict mutex.

@@ -13,6 +13,7 @@ use docent_testing::server::{AppliedChange, Ensemble};
 use super::{
     connections::{Arrival, Connection, Direction, Ending, Flow, Segment, Sides, State, Trap},
     core::{Core, Event, LONGEST_PUT_OFF},
+    disturbances::Away,
     history::{What, Wire},
     process::address,
     time::{Nanos, Pid, nanos},
@@ -75,8 +76,6 @@ impl Core {
             let length = data.len();
             self.network.connections[id].delivery = self.network.count_delivery(id, direction);
             if let Some((keep, sides)) = self.network.sprung(id, direction) {
-                let pid = self.network.connections[id].pid;
-                self.disturb(Some(pid), nanos(now));
                 let rest = data.split_to(keep.min(length));
                 if !rest.is_empty() {
                     self.hand_over(now, id, direction, Segment::Data(rest));
@@ -191,6 +190,8 @@ impl Core {
 
     /// Cuts a connection. An end that does not notice goes on as if nothing had happened.
     fn cut(&mut self, now: Duration, id: usize, sides: Sides) {
+        let (pid, member) = (self.network.connections[id].pid, self.network.connections[id].member);
+        self.disturb(Some(pid), Away::Member(member), nanos(now));
         let c = &mut self.network.connections[id];
         // A stream has no gaps: behind a segment that is lost, the stalled ones do not arrive either.
         for pipe in [&mut c.to_server, &mut c.to_client] {
@@ -265,6 +266,12 @@ impl Core {
             && let Ok(granted) = ConnectResponse::decode(&mut Reader::new(payload))
         {
             let timeout = u64::try_from(granted.time_out).unwrap_or_default();
+            let before = self.disturbances.granted_timeout(granted.session_id);
+            // A client that does not hear of a shorter timeout keeps its session too long.
+            if before.is_some_and(|before| before > Duration::from_millis(timeout)) {
+                let pid = self.network.connections[connection].pid;
+                self.disturb(Some(pid), Away::All, now);
+            }
             self.disturbances.note_granted(granted.session_id, now, timeout);
         }
     }
@@ -289,7 +296,7 @@ impl Core {
     fn sever(&mut self, now: Duration, pid: Pid) {
         let Some(lasts) = self.severed_at_grant.remove(&pid) else { return };
         let Some(session) = self.process(pid).session else { return };
-        self.disturb(Some(pid), nanos(now) + lasts);
+        self.disturb(Some(pid), Away::All, nanos(now) + lasts);
         self.disturbances.expired.insert(session, nanos(now));
         for c in self.network.connections.iter_mut().filter(|c| c.pid == pid && !c.is_dropped) {
             c.is_severed = true;
@@ -380,7 +387,7 @@ impl Core {
         call: impl FnOnce(&mut Ensemble, Duration) -> R,
     ) -> R {
         let result = call(&mut self.servers.ensemble, now);
-        self.servers.note_lag(now);
+        self.servers.note_members(now);
         self.flush(now);
         result
     }

@@ -65,12 +65,12 @@ pub(crate) struct Process {
     pub(crate) resumed: Option<i64>,
     /// The end of the last fault that concerns it.
     pub(crate) disturbed_until: Nanos,
-    /// The end of the last one of these that may end its session.
-    pub(crate) session_ends_until: Nanos,
     /// The number of clients that it has started.
     pub(crate) clients: u64,
     /// Whether its client makes planned reconnects.
     pub(crate) reconnects: bool,
+    /// Whether not every member keeps its session: its client accepts read-only servers, or does not know all members.
+    pub(crate) relies_on_few: bool,
     /// Whether the close of its client has begun.
     pub(crate) is_closing: bool,
     /// Whether all its workers are done and its client is closed.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use docent_testing::server::{Config, Ensemble, Version};
+use docent_testing::server::{Config, Ensemble, Role, Version};
 
 use super::{
     time::{Nanos, nanos},
@@ -18,6 +18,8 @@ pub struct Servers {
     pub(crate) version: Version,
     /// Whether a session is known to one member only, until it creates an ephemeral node.
     pub(crate) has_local_sessions: bool,
+    /// Whether some client has asked for a change of the members.
+    pub(crate) has_changed_members: bool,
     /// The changes that were applied so far.
     pub(crate) truth: Truth,
     /// The members that lag.
@@ -25,6 +27,8 @@ pub struct Servers {
     /// When the leader lagged.
     pub(crate) leader_lags: Vec<(Nanos, Nanos)>,
     is_lag_noted: bool,
+    /// When each member last served no writes, and whether it does not now.
+    away: Vec<(Nanos, bool)>,
 }
 
 impl Servers {
@@ -41,10 +45,12 @@ impl Servers {
             count,
             version,
             has_local_sessions,
+            has_changed_members: false,
             truth: Truth::default(),
             lagging: BTreeSet::new(),
             leader_lags: Vec::new(),
             is_lag_noted: false,
+            away: vec![(0, false); count],
         }
     }
 
@@ -54,9 +60,21 @@ impl Servers {
         Some(nanos(due))
     }
 
-    /// Notes whether the leader lags now.
-    pub(super) fn note_lag(&mut self, now: Duration) {
+    /// When a member last had no leader.
+    pub(super) fn away_until(&self, member: usize) -> Nanos {
+        self.away.get(member).map(|(until, _)| *until).unwrap_or_default()
+    }
+
+    /// Notes whether the leader lags now, and which members have no leader.
+    pub(super) fn note_members(&mut self, now: Duration) {
         let now = nanos(now);
+        for (member, (until, was_away)) in self.away.iter_mut().enumerate() {
+            let role = self.ensemble.role(member);
+            let is_away = !matches!(role, Role::Standalone | Role::Leader | Role::Follower);
+            if std::mem::replace(was_away, is_away) || is_away {
+                *until = now;
+            }
+        }
         let leader = if self.lagging.is_empty() { None } else { self.ensemble.leader() };
         let lags = leader.is_some_and(|leader| self.lagging.contains(&leader));
         match self.leader_lags.last_mut().filter(|_| self.is_lag_noted) {

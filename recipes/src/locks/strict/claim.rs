@@ -20,6 +20,9 @@ pub(super) fn waited(claim: Duration) -> Duration {
     if planted::is("strict-waits-half") {
         return claimed(claim) / 2;
     }
+    if planted::is("strict-waits-long") {
+        return 5 * claim;
+    }
     if planted::is("strict-without-drift") { claim } else { claim + claim / DRIFT_PART }
 }
 

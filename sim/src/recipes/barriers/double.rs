@@ -9,6 +9,7 @@ use super::{
     steps::DoubleStep,
 };
 use crate::{
+    checks::causes::GRANTED_WITHIN,
     recipes::worker::Worker,
     world::{
         time::{Nanos, SECOND},
@@ -38,6 +39,13 @@ pub(super) async fn run(worker: &Worker, step: &DoubleStep) {
             return drop(using);
         }
     }
+}
+
+/// The longest time from an event to the end of a call that began at `from`.
+fn passes_within(worker: &Worker, from: Nanos) -> Nanos {
+    let core = worker.world.core();
+    let are_settled = (0..core.processes.len()).all(|pid| core.is_settled(pid, from));
+    if are_settled { GRANTED_WITHIN } else { PASSES_WITHIN }
 }
 
 /// Whether nothing has disturbed the process or the servers since a call began.
@@ -172,9 +180,9 @@ fn judge_enter(
     if entered.is_some_and(|entered| entered.is_none()) || worker.client.ended().is_some() {
         return;
     }
-    let until = own.end_at.min(now);
+    let (until, within) = (own.end_at.min(now), passes_within(worker, from));
     let opened = timeline.ready.iter().find(|(_, zxid)| *zxid > own.zxid);
-    if opened.is_some_and(|(at, _)| until > at.max(&own_calm_since) + PASSES_WITHIN) {
+    if opened.is_some_and(|(at, _)| until > at.max(&own_calm_since) + within) {
         worker.violation(&format!("{member} does not see that the barrier is open"));
     }
     // Since when there have been enough members without a gap.
@@ -183,7 +191,7 @@ fn judge_enter(
         enough_since = (members.len() >= count).then(|| enough_since.unwrap_or(*at));
     }
     let enough_since = enough_since.map(|at| at.max(own.at).max(calm_since));
-    if enough_since.is_some_and(|at| until > at + PASSES_WITHIN + SECOND) {
+    if enough_since.is_some_and(|at| until > at + within + SECOND) {
         worker.violation(&format!("{member} waits, although {count} members are there"));
     }
 }
@@ -207,6 +215,19 @@ fn judge_leave(
     drop(core);
     if matches!(left, Some(Some(_))) && is_there {
         worker.violation(&format!("{member} has left, but its node is there"));
+    }
+    // It waits for those that its first listing may have shown.
+    let listed = |at: Nanos| at <= from + BEHIND;
+    let first = timeline.moments.iter().rposition(|(at, ..)| *at + BEHIND < from).unwrap_or(0);
+    let shown = timeline.moments[first..].iter().take_while(|(at, ..)| listed(*at));
+    let mut others: BTreeSet<_> = shown.flat_map(|(.., members)| members.iter()).collect();
+    others.retain(|name| !member.ends_with(name.as_str()));
+    let later = timeline.moments[first..].iter();
+    let alone =
+        later.rev().take_while(|(.., members)| members.iter().all(|of| !others.contains(of)));
+    let alone_since = alone.last().map(|(at, ..)| (*at).max(from));
+    if alone_since.is_some_and(|at| now > at + passes_within(worker, from) + SECOND) {
+        worker.violation(&format!("{member} leaves late"));
     }
     // If the node of a member is gone, the others may leave without it.
     let had_node = states.iter().any(|state| state.node.is_some() && state.end_at > from);

@@ -16,7 +16,7 @@ use super::queues::Queues;
 use crate::{
     checks::{
         END_NOTICED_WITHIN, EVENT_SEEN_WITHIN,
-        causes::{self, GRANTED_WITHIN},
+        causes::{self, GRANTED_WITHIN, RestsOn},
         excuses::{Believed, Conflicts},
         owners::{NodeOwners, Open, OwnerCheck, TrackedObject},
         proof::Proof,
@@ -300,8 +300,10 @@ fn check_leadership(
         let costs = open.ends_with_connection && !is_connected;
         let is_in_term = || open.watching.is_some_and(|(epoch, _)| epoch == open.epoch);
         let is_wanted = !costs && (matches!(open.object, Object::Latch(_)) || is_in_term());
-        let (of, paths) = ((pid, client), [open.path.as_str()]);
-        if is_wanted && causes::cause_of_end(&core, now, of, open.session, paths).is_none() {
+        let rests_on =
+            if open.ends_with_connection { RestsOn::Connection } else { RestsOn::Session };
+        let (of, session, paths) = ((pid, client), (open.session, rests_on), [open.path.as_str()]);
+        if is_wanted && causes::cause_of_end(&core, now, of, session, paths).is_none() {
             wrong("has lost its leadership without a cause");
         }
     }

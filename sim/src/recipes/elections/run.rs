@@ -8,7 +8,7 @@ use std::{
 };
 
 use docent::{
-    ErrorKind, LeaderLatch, LeaderOptions, LeaderSelector, Leadership,
+    Error, ErrorKind, LeaderLatch, LeaderOptions, LeaderSelector, Leadership,
     leader::{CloseMode, ConnectionStateErrorPolicy, LeadershipChange, Participant, Term},
 };
 
@@ -22,7 +22,6 @@ use crate::{
         common::{CloseKind, HoldWatch, poll_once},
         worker::Worker,
     },
-    world::time::SECOND,
 };
 
 /// Does one step.
@@ -129,7 +128,8 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
     };
     // The future is dropped here, with its borrows.
     worker.within(step.for_ms, followed).await;
-    judge_report(worker, &latch, id, &full).await;
+    judge_node(worker, &latch, id);
+    judge_report(worker, (id, &full), latch.participants(), latch.leader()).await;
     if step.end == CloseKind::Keep {
         worker.say(format!("{id} stays"));
         return worker.keep((latch, part));
@@ -137,34 +137,36 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
     close_latch(worker, step.end, id, latch, &part).await;
 }
 
-/// Checks that the node and the participants that a latch reports are those of the servers.
-async fn judge_report(worker: &Worker, latch: &LeaderLatch, id: &str, election: &str) {
-    if let Some(path) = latch.our_path() {
-        let core = worker.world.core();
-        let created = core.servers.truth.of(&path).next().and_then(|of| of.change.node.clone());
-        drop(core);
-        if created.is_none_or(|(data, _)| data != id) {
-            worker.violation(&format!("{id} reports the node {path}"));
-        }
-    }
-    let from = worker.world.now();
-    let Ok(found) = latch.participants().await else { return };
+/// Checks that the node that a latch reports is its own.
+fn judge_node(worker: &Worker, latch: &LeaderLatch, id: &str) {
+    let Some(path) = latch.our_path() else { return };
     let core = worker.world.core();
-    let is_calm = core.is_calm(worker.pid, from, worker.world.now());
-    let below = format!("{election}/");
-    let mut recent = core.servers.truth.changes.iter().rev();
-    let changed = recent.find(|of| of.change.path.starts_with(&below)).map_or(0, |of| of.at);
-    let ensemble = core.ensemble();
-    let mut queue = ensemble.child_paths(election);
-    queue.sort_by_key(|path| path.rsplit('-').next().map(str::to_owned));
-    let id_of = |path: &String| ensemble.node(path).map(|(data, _)| data);
+    let created = core.servers.truth.of(&path).next().and_then(|of| of.change.node.clone());
+    drop(core);
+    if created.is_none_or(|(data, _)| data != id) {
+        worker.violation(&format!("{id} reports the node {path}"));
+    }
+}
+
+/// Checks that the participants and the leader that are reported are those of the servers.
+async fn judge_report(
+    worker: &Worker,
+    (id, election): (&str, &str),
+    participants: impl Future<Output = Result<Vec<Participant>, Error>>,
+    leader: impl Future<Output = Result<Option<Participant>, Error>>,
+) {
+    let from = worker.world.now();
+    let (Ok(found), Ok(leader)) = (participants.await, leader.await) else { return };
+    let Some(queue) = worker.settled_queue(election, from) else { return };
+    let core = worker.world.core();
+    let id_of = |path: &String| core.ensemble().node(path).map(|(data, _)| data);
     let is_same = |(at, (path, of)): (usize, (&String, &Participant))| {
         (at == 0) == of.is_leader && *path == of.path && id_of(path).is_some_and(|id| id == of.id)
     };
     let is_true = queue.len() == found.len() && queue.iter().zip(&found).enumerate().all(is_same);
     drop(core);
-    if is_calm && changed + SECOND < from && !is_true {
-        worker.violation(&format!("{id} reports {found:?}, not {queue:?}"));
+    if !is_true || leader.as_ref() != found.first() {
+        worker.violation(&format!("{id} reports {found:?} and {leader:?}, not {queue:?}"));
     }
 }
 
@@ -193,7 +195,7 @@ async fn close_latch(
     } else {
         closing.await
     };
-    worker.say(format!("{id} is closed: {:?}", closed.as_ref().err().map(docent::Error::kind)));
+    worker.say(format!("{id} is closed: {:?}", closed.as_ref().err().map(Error::kind)));
     if closed.is_ok() && worker.client.ended().is_none() {
         part.is_closed(worker.session_id());
     }
@@ -206,7 +208,7 @@ fn ended(worker: &Worker, id: &str, leadership: Option<&Leadership>) {
     }
 }
 
-fn failed(worker: &Worker, id: &str, error: &docent::Error) {
+fn failed(worker: &Worker, id: &str, error: &Error) {
     worker.say(format!("{id} takes part no longer: {error}"));
     let is_denied = matches!(error.kind(), ErrorKind::NoAuth | ErrorKind::QuotaExceeded)
         && error.path().is_some_and(|path| may_be_refused(worker, path));
@@ -269,6 +271,7 @@ async fn selector(worker: &Worker, step: &LeadStep, id: &str) {
     if selector.current_leadership().is_some() {
         worker.violation(&format!("{id} leads after its end"));
     }
+    judge_report(worker, (id, &full), selector.participants(), selector.leader()).await;
 }
 
 /// The first acts of a leader: it looks at its token, and writes.

@@ -15,7 +15,8 @@ use super::{
 };
 use crate::{
     checks::{
-        END_NOTICED_WITHIN, EVENT_SEEN_WITHIN, causes,
+        END_NOTICED_WITHIN, EVENT_SEEN_WITHIN,
+        causes::{self, RestsOn},
         excuses::{Believed, Conflicts},
     },
     recipes::common::HoldWatch,
@@ -143,7 +144,9 @@ impl Belief {
         if self.is_strict() && self.depends_on().any(|path| core.may_be_denied(path, now)) {
             return Some("a refusal");
         }
-        causes::cause_of_end(core, now, (self.pid, &self.client), self.session, self.depends_on())
+        let rests_on = if self.is_strict() { RestsOn::Connection } else { RestsOn::Session };
+        let (of, session) = ((self.pid, &self.client), (self.session, rests_on));
+        causes::cause_of_end(core, now, of, session, self.depends_on())
     }
 
     /// Why its node is gone.

@@ -173,7 +173,10 @@ impl Locks {
             LockName::Semaphore { .. } | LockName::CountedSemaphore(_) if one_in(rng, 4) => {
                 // Two workers that have some leases each, and wait for more, would wait for ever.
                 step.quantity = rng.u8(2..=3);
-                step.wait_ms = Some(rng.u64(..6_000));
+                step.wait_ms = match rng.u64(..8_000) {
+                    6_000.. => Some(40_000),
+                    ms => Some(ms),
+                };
             }
             LockName::Semaphore { .. }
             | LockName::CountedSemaphore(_)

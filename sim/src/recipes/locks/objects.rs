@@ -140,6 +140,19 @@ impl Object {
         }
     }
 
+    /// The nodes of the holders and waiters of the lock of this name, as docent reports them; a multi lock has none.
+    pub(super) async fn participants(&self, name: &LockName) -> Option<Result<Vec<String>, Error>> {
+        if let Some(mutex) = self.mutex(name) {
+            return Some(mutex.participants().await);
+        }
+        Some(match self {
+            Self::SemaphoreMutex(mutex) => mutex.participants().await,
+            Self::Semaphore(semaphore) => semaphore.participants().await,
+            Self::Strict(mutex) => mutex.participants().await,
+            _ => return None,
+        })
+    }
+
     /// # Panics
     ///
     /// For a semaphore, which cannot be part of a multi lock.

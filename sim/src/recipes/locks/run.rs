@@ -108,6 +108,10 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
         }
     }
     first.stop_watching();
+    // A fresh object knows the queue from the servers only.
+    if step.fresh && step.hold_ms > 1_000 {
+        judge_participants(worker, &object, lock).await;
+    }
     if step.writes > 1 && is_ordered {
         // A late write: the hold may be over.
         write(worker, first, &lock.register(), is_ordered).await;
@@ -272,6 +276,23 @@ async fn write(worker: &Worker, held: &Held, register: &str, is_ordered: bool) {
     let paths = guard.paths().collect::<Vec<_>>().join(" ");
     let written = (register, &*paths, token);
     worker.write_guarded(written, is_ordered, || guard.guarded()).await;
+}
+
+/// Checks that the participants that a lock reports are those of the servers.
+async fn judge_participants(worker: &Worker, object: &Object, lock: &LockName) {
+    let from = worker.world.now();
+    let Some(Ok(found)) = object.participants(lock).await else { return };
+    let Some(mut queue) = worker.settled_queue(&lock.queue(), from) else { return };
+    // A lock for reading reports readers, and one for writing writers.
+    let other = match lock {
+        LockName::Read(_) => "-__WRIT__",
+        LockName::Write(_) => "-__READ__",
+        _ => "no other",
+    };
+    queue.retain(|path| !path.contains(other));
+    if found != queue {
+        worker.violation(&format!("{} reports {found:?}, not {queue:?}", name(lock)));
+    }
 }
 
 /// Waits until the loss of a hold is noticed.

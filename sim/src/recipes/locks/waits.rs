@@ -1,6 +1,6 @@
 //! Acquires in progress: once no fault has an effect any more, a lock that is free for one of them is soon granted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     belief::{Belief, Mode, Part},
@@ -25,9 +25,17 @@ const LOOKS_EVERY: Nanos = 500 * MILLISECOND;
 #[derive(Default)]
 pub(super) struct Waits {
     open: BTreeMap<u64, (Pid, Vec<Part>)>,
-    /// Since when each lock is free for one of them.
-    free_since: BTreeMap<String, Nanos>,
+    /// Since when each group is free for one of its acquires.
+    free_since: BTreeMap<Group, Nanos>,
     next_look: Nanos,
+}
+
+/// Locks that acquires have in common.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    locks: BTreeSet<String>,
+    /// The acquires, where the next one begins to wait anew when one gives up.
+    acquires: BTreeSet<u64>,
 }
 
 /// An acquire in progress, until this is dropped.
@@ -61,49 +69,86 @@ impl Waits {
         self.next_look = now + LOOKS_EVERY;
         let core = view.core();
         let mut free = BTreeMap::new();
-        for lock in self.open.values().flat_map(|(_, parts)| parts).map(|part| &part.lock) {
-            if !free.contains_key(lock) && self.is_free(&core, now, held, lock) {
-                let since = *self.free_since.get(lock).unwrap_or(&now);
-                free.insert(lock.clone(), since);
-            }
-        }
-        for (lock, since) in &mut free {
-            if now > *since + GRANTED_WITHIN {
-                found.violation(format!("{lock} is free, but not granted"));
-                *since = now + 1_000 * GRANTED_WITHIN;
+        for (locks, acquires) in self.groups() {
+            if let Some((within, is_renewed)) = self.is_free(&core, now, held, &locks, &acquires) {
+                let acquires = if is_renewed { acquires } else { BTreeSet::new() };
+                let group = Group { locks, acquires };
+                let mut since = *self.free_since.get(&group).unwrap_or(&now);
+                if now > since + within {
+                    let locks: Vec<_> = group.locks.iter().map(String::as_str).collect();
+                    found.violation(format!("{} is free, but not granted", locks.join(" and ")));
+                    since = now + 1_000 * GRANTED_WITHIN;
+                }
+                free.insert(group, since);
             }
         }
         self.free_since = free;
     }
 
-    /// Whether one of the acquires of a lock must be granted.
-    fn is_free(&self, core: &Core, now: Nanos, held: &BTreeMap<u64, Belief>, lock: &str) -> bool {
-        let waiting = || {
-            let waits = self.open.values();
-            waits.filter(|(_, parts)| parts.iter().any(|part| part.lock == lock))
-        };
-        let beliefs =
-            || held.values().filter(|belief| belief.parts.iter().any(|of| of.lock == lock));
-        let holders = beliefs().map(|belief| belief.pid);
-        let pids = waiting().map(|(pid, _)| *pid).chain(holders);
-        // An acquire of several locks may have this one already.
+    /// The locks that are waited for, those together that one acquire waits for, with their acquires.
+    fn groups(&self) -> Vec<(BTreeSet<String>, BTreeSet<u64>)> {
+        let mut groups: Vec<(BTreeSet<String>, BTreeSet<u64>)> = Vec::new();
+        for (number, (_, parts)) in &self.open {
+            let mut locks: BTreeSet<_> = parts.iter().map(|part| part.lock.clone()).collect();
+            let mut acquires = BTreeSet::from([*number]);
+            for group in
+                groups.extract_if(.., |(of, _)| !of.is_disjoint(&locks)).collect::<Vec<_>>()
+            {
+                locks.extend(group.0);
+                acquires.extend(group.1);
+            }
+            groups.push((locks, acquires));
+        }
+        groups
+    }
+
+    /// Within which time one of these acquires must be granted, and whether that time begins again when the acquires
+    /// change; `None`: none must.
+    fn is_free(
+        &self,
+        core: &Core,
+        now: Nanos,
+        held: &BTreeMap<u64, Belief>,
+        locks: &BTreeSet<String>,
+        acquires: &BTreeSet<u64>,
+    ) -> Option<(Nanos, bool)> {
+        let waiting = || acquires.iter().filter_map(|number| self.open.get(number));
+        let concerns = |belief: &&Belief| belief.parts.iter().any(|of| locks.contains(&of.lock));
+        let beliefs = || held.values().filter(concerns);
+        let pids = waiting().map(|(pid, _)| *pid).chain(beliefs().map(|belief| belief.pid));
+        let is_settled =
+            pids.clone().all(|pid| core.process(pid).is_running() && core.is_settled(pid, now));
+        if !is_settled || !locks.iter().all(|lock| causes::is_queue_of(core, lock, pids.clone())) {
+            return None;
+        }
         let modes = || waiting().flat_map(|(_, parts)| parts.iter().map(|part| part.mode));
-        let is_open = match waiting().flat_map(|(_, parts)| parts).next().map(|part| part.mode) {
-            _ if waiting().any(|(_, parts)| parts.len() > 1) => false,
-            Some(Mode::Lease(limit)) => {
+        // Several parts are acquired one after the other.
+        let most = waiting().map(|(_, parts)| parts.len()).max()?;
+        let within = GRANTED_WITHIN * u64::try_from(most).unwrap_or(u64::MAX);
+        let lock = locks.first()?;
+        match modes().next()? {
+            Mode::Lease(limit) => {
+                // Two acquires that have some leases each may wait for each other.
+                let wanted = if most > 1 && acquires.len() > 1 { usize::MAX } else { most };
                 let limit = count_of(core, lock).unwrap_or(limit);
-                beliefs().count() < limit
+                let left = limit.saturating_sub(beliefs().count());
+                (wanted <= left).then_some((within, most > 1))
             }
-            Some(Mode::Shared | Mode::Exclusive) if modes().all(|mode| mode == Mode::Shared) => {
+            Mode::Shared if modes().all(|mode| mode == Mode::Shared) => {
                 let mut held = beliefs().flat_map(|belief| &belief.parts);
-                held.all(|part| part.lock != lock || part.mode == Mode::Shared)
+                let is_beside =
+                    held.all(|part| !locks.contains(&part.lock) || part.mode == Mode::Shared);
+                is_beside.then_some((within, false))
             }
-            // Contenders have to wait for the claim of a lost holder.
-            Some(Mode::Strict) => beliefs().next().is_none() && is_released(core, lock),
-            _ => beliefs().next().is_none(),
-        };
-        is_open
-            && pids.clone().all(|pid| core.process(pid).is_running() && core.is_settled(pid, now))
-            && causes::is_queue_of(core, lock, pids)
+            _ if beliefs().next().is_some() => None,
+            // Contenders wait for the claim of a lost holder, from when each of them is the first one; twice, if somebody
+            // writes the record meanwhile.
+            Mode::Strict if !is_released(core, lock) => {
+                let claim = core.disturbances.session_over_for_client_at(0);
+                let written_at = core.servers.truth.of(lock).next_back().map_or(0, |last| last.at);
+                (written_at + claim < now).then_some((within + 2 * claim, true))
+            }
+            _ => Some((within, most > 1)),
+        }
     }
 }

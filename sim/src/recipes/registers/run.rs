@@ -37,14 +37,20 @@ pub(crate) fn path(node: u8) -> String {
 pub(crate) async fn burst(worker: &Worker, steps: &[RegisterStep]) {
     make_parent(worker).await;
     let requests: Vec<_> = steps.iter().map(|step| (begin(worker, step), step.cancel_ms)).collect();
-    for (request, cancel_ms) in requests {
-        match cancel_ms {
-            None => request.await,
-            // Polled once: it may hold its reply already.
-            Some(0) => poll_once(request).await,
-            Some(ms) => drop(worker.within(ms, request).await),
+    let replies = async {
+        for (request, cancel_ms) in requests {
+            match cancel_ms {
+                None => request.await,
+                // Polled once: it may hold its reply already.
+                Some(0) => poll_once(request).await,
+                Some(ms) => drop(worker.within(ms, request).await),
+            }
         }
-    }
+    };
+    // The limit counts from when a request is queued.
+    let is_queued = !worker.client_number.waits_when_full;
+    let limit = worker.client.config().request_timeout().filter(|_| is_queued);
+    worker.limited("a burst of requests", limit, replies).await;
 }
 
 async fn make_parent(worker: &Worker) {
@@ -207,7 +213,11 @@ pub(super) async fn use_client(worker: &Worker, step: &ClientStep) {
         ClientStep::UpdateServerList(members) => {
             let members: Vec<_> = members.iter().map(|at| format!("s{at}:2181")).collect();
             let list = members.join(",");
-            worker.world.core().process_mut(worker.pid).reconnects = true;
+            {
+                let mut core = worker.world.core();
+                let process = core.process_mut(worker.pid);
+                (process.reconnects, process.relies_on_few) = (true, true);
+            }
             let updated = worker.client.update_server_list(&list);
             worker.say(format!("updates its servers to {list}: {updated:?}"));
         }
