@@ -160,18 +160,20 @@ impl<'a> Place<'a> {
             }
             own.next().await
         };
-        let changed = select(deleted, self.connection.next());
+        // The event of the node; `None`: the connection has changed.
+        let changed = async {
+            match select(deleted, self.connection.next()).await {
+                Either::Left(event) => event,
+                Either::Right(_) => None,
+            }
+        };
         match select(changed, leading.leadership.ended()).await {
-            Either::Left(Either::Left(Some(event)))
-                if event.event_type == EventType::NodeDeleted =>
-            {
+            Either::Left(Some(event)) if event.event_type == EventType::NodeDeleted => {
                 leading.state.note_deletion(self.ours.path());
                 self.is_missing = true;
                 Err(Stop::Lost)
             }
-            Either::Left(Either::Left(_)) if planted::is("leader-leaves-when-written") => {
-                Err(Stop::Lost)
-            }
+            Either::Left(Some(_)) if planted::is("leader-leaves-when-written") => Err(Stop::Lost),
             // The node was written, or the connection has changed: look again.
             Either::Left(_) => Ok(()),
             Either::Right(()) => {

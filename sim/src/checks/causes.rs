@@ -19,14 +19,14 @@ pub(crate) enum RestsOn {
     Session,
 }
 
-/// Why a hold or a leadership of a process has ended, if its holder has not given it up. `paths`: its nodes, and the
-/// nodes that it depends on. `None`: it was lost without a cause.
+/// Why a hold or a leadership of a process has ended, if its holder has not given it up. `nodes`: its nodes, and the
+/// nodes that it depends on, with the time since when it does. `None`: it was lost without a cause.
 pub(crate) fn cause_of_end<'a>(
     core: &Core,
     now: Nanos,
     (pid, client): (Pid, &Client),
     (session, rests_on): (i64, RestsOn),
-    paths: impl IntoIterator<Item = &'a str>,
+    nodes: impl IntoIterator<Item = (&'a str, Nanos)>,
 ) -> Option<&'static str> {
     let may_end = match rests_on {
         RestsOn::Connection => core.may_lose_connection(pid, now),
@@ -35,7 +35,7 @@ pub(crate) fn cause_of_end<'a>(
     if may_end {
         return Some("a fault");
     }
-    cause_of_deletion(core, (pid, client), session, paths)
+    cause_of_deletion(core, (pid, client), session, nodes)
 }
 
 /// Why the node of a hold is gone although its session is open.
@@ -43,13 +43,13 @@ pub(crate) fn cause_of_deletion<'a>(
     core: &Core,
     (pid, client): (Pid, &Client),
     session: i64,
-    paths: impl IntoIterator<Item = &'a str>,
+    nodes: impl IntoIterator<Item = (&'a str, Nanos)>,
 ) -> Option<&'static str> {
-    let mut paths = paths.into_iter();
+    let mut nodes = nodes.into_iter();
     let resumed = |of: &crate::world::process::Process| of.resumed == Some(session);
     if client.ended().is_some() || core.process(pid).is_closing {
         Some("the client has ended")
-    } else if paths.any(|path| core.disturbances.is_invalidated_by_others(path)) {
+    } else if nodes.any(|(path, since)| core.disturbances.is_invalidated_since(path, since)) {
         Some("another client")
     } else if core.processes.iter().any(resumed) {
         Some("another client of the session")

@@ -182,8 +182,9 @@ struct SessionsOf {
 
 impl SessionsOf {
     fn look(&mut self, world: &World, pid: Pid, client: &Client) {
-        let (count, lease) = (client.metrics().sessions, client.session());
-        let is_over = lease.is_none_or(|lease| lease.is_lost());
+        let count = client.metrics().sessions;
+        // Not the lease, which a close ends too.
+        let is_over = client.state().get() == Some(ConnectionState::Lost);
         let (may_end, moves_on) = {
             let core = world.core();
             let may_end = core.may_lose_session(pid, world.now()) || !core.keeps_session(pid);

@@ -259,8 +259,15 @@ impl Worker {
     ) -> Result<T, Error> {
         self.world.core().disturbances.invalidate(path);
         let changed = change.await;
-        if changed.as_ref().is_err_and(|error| error.outcome() == Outcome::NotApplied) {
-            self.world.core().disturbances.withdraw_invalidation(path);
+        let now = self.world.now();
+        let disturbances = &mut self.world.core().disturbances;
+        match &changed {
+            Ok(_) => disturbances.end_invalidation(path, Some(now)),
+            Err(error) if error.outcome() == Outcome::NotApplied => {
+                disturbances.end_invalidation(path, None);
+            }
+            // It may still be made.
+            Err(_) => {}
         }
         changed
     }

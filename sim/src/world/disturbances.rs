@@ -68,8 +68,17 @@ pub(crate) struct Disturbances {
     /// When a write of each session was last refused because a connect request of an earlier attempt, which arrived late, had
     /// moved it.
     pub(super) moved_at: BTreeMap<i64, Nanos>,
-    /// How many other clients have deleted a node of a recipe, or written the record of a strict mutex; or may have.
-    invalidated_by_others: BTreeMap<String, usize>,
+    /// What other clients have done to nodes of recipes: deleted them, or written the record of a strict mutex.
+    invalidated_by_others: BTreeMap<String, Invalidations>,
+}
+
+/// Changes of a node by others than its owner.
+#[derive(Debug, Default)]
+struct Invalidations {
+    /// How many may still happen.
+    begun: usize,
+    /// When the last reply to one arrived.
+    last_at: Option<Nanos>,
 }
 
 /// Whether a node is this one, or below it.
@@ -106,19 +115,27 @@ impl Disturbances {
 
     /// Notes that another client is about to delete a node of a recipe, or to write the record of a strict mutex.
     pub(crate) fn invalidate(&mut self, path: &str) {
-        *self.invalidated_by_others.entry(path.to_owned()).or_default() += 1;
+        self.invalidated_by_others.entry(path.to_owned()).or_default().begun += 1;
     }
 
-    /// Notes that such a change has been refused.
-    pub(crate) fn withdraw_invalidation(&mut self, path: &str) {
-        if let Some(count) = self.invalidated_by_others.get_mut(path) {
-            *count = count.saturating_sub(1);
+    /// Notes that such a change is known to have been made, or to have been refused.
+    pub(crate) fn end_invalidation(&mut self, path: &str, made_at: Option<Nanos>) {
+        if let Some(changes) = self.invalidated_by_others.get_mut(path) {
+            changes.begun = changes.begun.saturating_sub(1);
+            changes.last_at = changes.last_at.max(made_at);
         }
     }
 
-    /// Whether another client has, or may have, changed a node in such a way.
+    /// Whether another client has, or may have, changed a node in such a way since some time.
+    pub(crate) fn is_invalidated_since(&self, path: &str, since: Nanos) -> bool {
+        self.invalidated_by_others.get(path).is_some_and(|changes| {
+            changes.begun > 0 || changes.last_at.is_some_and(|at| at >= since)
+        })
+    }
+
+    /// Whether another client has ever changed a node in such a way, or may have.
     pub(crate) fn is_invalidated_by_others(&self, path: &str) -> bool {
-        self.invalidated_by_others.get(path).is_some_and(|count| *count > 0)
+        self.is_invalidated_since(path, 0)
     }
 
     /// Notes that the servers refuse writes to a node, and to those below it.

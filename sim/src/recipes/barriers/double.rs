@@ -126,6 +126,18 @@ impl Timeline {
         }
         Self { moments, ready }
     }
+
+    /// Since when all members are gone that a listing at this time may have shown, but for this one; `None`: some stay.
+    fn alone_since(&self, from: Nanos, member: &str) -> Option<Nanos> {
+        let first = self.moments.iter().rposition(|(at, ..)| *at + BEHIND < from).unwrap_or(0);
+        let later = &self.moments[first..];
+        let shown = later.iter().take_while(|(at, ..)| *at <= from + BEHIND);
+        let mut others: BTreeSet<_> = shown.flat_map(|(.., members)| members).collect();
+        others.retain(|name| !member.ends_with(name.as_str()));
+        let is_gone = |members: &BTreeSet<String>| members.iter().all(|of| !others.contains(of));
+        let alone = later.iter().rev().take_while(|(.., members)| is_gone(members));
+        alone.last().map(|(at, ..)| (*at).max(from))
+    }
 }
 
 /// `entered`: `None` if its future was dropped, `Some(None)` after an error.
@@ -216,16 +228,7 @@ fn judge_leave(
     if matches!(left, Some(Some(_))) && is_there {
         worker.violation(&format!("{member} has left, but its node is there"));
     }
-    // It waits for those that its first listing may have shown.
-    let listed = |at: Nanos| at <= from + BEHIND;
-    let first = timeline.moments.iter().rposition(|(at, ..)| *at + BEHIND < from).unwrap_or(0);
-    let shown = timeline.moments[first..].iter().take_while(|(at, ..)| listed(*at));
-    let mut others: BTreeSet<_> = shown.flat_map(|(.., members)| members.iter()).collect();
-    others.retain(|name| !member.ends_with(name.as_str()));
-    let later = timeline.moments[first..].iter();
-    let alone =
-        later.rev().take_while(|(.., members)| members.iter().all(|of| !others.contains(of)));
-    let alone_since = alone.last().map(|(at, ..)| (*at).max(from));
+    let alone_since = timeline.alone_since(from, member);
     if alone_since.is_some_and(|at| now > at + passes_within(worker, from) + SECOND) {
         worker.violation(&format!("{member} leaves late"));
     }

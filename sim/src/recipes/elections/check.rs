@@ -302,7 +302,8 @@ fn check_leadership(
         let is_wanted = !costs && (matches!(open.object, Object::Latch(_)) || is_in_term());
         let rests_on =
             if open.ends_with_connection { RestsOn::Connection } else { RestsOn::Session };
-        let (of, session, paths) = ((pid, client), (open.session, rests_on), [open.path.as_str()]);
+        let (of, session, paths) =
+            ((pid, client), (open.session, rests_on), [(open.path.as_str(), 0)]);
         if is_wanted && causes::cause_of_end(&core, now, of, session, paths).is_none() {
             wrong("has lost its leadership without a cause");
         }

@@ -22,6 +22,7 @@ use crate::{
         common::{CloseKind, HoldWatch, poll_once},
         worker::Worker,
     },
+    world::history::What,
 };
 
 /// Does one step.
@@ -212,8 +213,14 @@ fn failed(worker: &Worker, id: &str, error: &Error) {
     worker.say(format!("{id} takes part no longer: {error}"));
     let is_denied = matches!(error.kind(), ErrorKind::NoAuth | ErrorKind::QuotaExceeded)
         && error.path().is_some_and(|path| may_be_refused(worker, path));
-    if error.kind() != ErrorKind::Closed && worker.client.ended().is_none() && !is_denied {
-        worker.violation(&format!("{id} has failed: {error}"));
+    if error.kind() == ErrorKind::Closed || worker.client.ended().is_some() {
+        return;
+    }
+    let text = format!("{id} has failed: {error}");
+    if is_denied {
+        worker.world.record(What::Counted { excuse: "a refused participation", text });
+    } else {
+        worker.violation(&text);
     }
 }
 

@@ -131,22 +131,25 @@ impl Check for Holds {
 }
 
 impl Belief {
-    /// The nodes that a hold depends on: its own, and the record of a strict one.
-    fn depends_on(&self) -> impl Iterator<Item = &str> {
+    /// The nodes that a hold depends on: its own, and the record of a strict one, since it names the hold.
+    fn depends_on(&self, core: &Core) -> impl Iterator<Item = (&str, Nanos)> {
         let records = self.parts.iter().filter(|_| self.is_strict());
+        let since = |lock| strict::granted_at(core, lock, self.guard.path());
         let locks = records.map(|part| part.lock.as_str());
-        self.paths.iter().map(String::as_str).chain(locks)
+        let locks: Vec<_> = locks.map(|lock| (lock, since(lock))).collect();
+        self.paths.iter().map(|path| (path.as_str(), 0)).chain(locks)
     }
 
     /// Why the hold has ended.
     fn cause_of_end(&self, core: &Core, now: Nanos) -> Option<&'static str> {
         // Without a write that is permitted, it is not renewed.
-        if self.is_strict() && self.depends_on().any(|path| core.may_be_denied(path, now)) {
+        if self.is_strict() && self.depends_on(core).any(|(path, _)| core.may_be_denied(path, now))
+        {
             return Some("a refusal");
         }
         let rests_on = if self.is_strict() { RestsOn::Connection } else { RestsOn::Session };
         let (of, session) = ((self.pid, &self.client), (self.session, rests_on));
-        causes::cause_of_end(core, now, of, session, self.depends_on())
+        causes::cause_of_end(core, now, of, session, self.depends_on(core))
     }
 
     /// Why its node is gone.
@@ -154,7 +157,12 @@ impl Belief {
         if !core.ensemble().session_ids().contains(&self.session) {
             return Some("the end of the session");
         }
-        causes::cause_of_deletion(core, (self.pid, &self.client), self.session, self.depends_on())
+        causes::cause_of_deletion(
+            core,
+            (self.pid, &self.client),
+            self.session,
+            self.depends_on(core),
+        )
     }
 
     fn believed(&self, view: &View<'_>) -> Believed<'_> {

@@ -84,6 +84,16 @@ pub(super) fn excuse(core: &Core, lock: &str, path: &str) -> Option<&'static str
     is_without_record.then_some(WITHOUT_RECORD)
 }
 
+/// When the record of a strict mutex was first written with this node as its holder.
+pub(super) fn granted_at(core: &Core, lock: &str, path: &str) -> Nanos {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let names_it = |applied: &&Applied| {
+        let record = applied.change.node.as_ref();
+        record.is_some_and(|(data, _)| String::from_utf8_lossy(data).contains(name))
+    };
+    core.servers.truth.of(lock).find(names_it).map_or(0, |grant| grant.at)
+}
+
 /// Whether the last holder of a strict mutex has released it.
 pub(super) fn is_released(core: &Core, lock: &str) -> bool {
     let record = core.ensemble().node(lock).map(|(data, _)| data).unwrap_or_default();
