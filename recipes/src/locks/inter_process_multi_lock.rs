@@ -139,7 +139,7 @@ impl InterProcessMultiLock {
         for lock in &self.locks {
             all.append(lock.acquire_as(owner).await?);
             #[cfg(docent_sim)]
-            for hold in all.holds().iter().take(1) {
+            if let Some(hold) = all.holds().first() {
                 planted::delay("multi-granted-late", hold.client(), 30).await;
             }
         }

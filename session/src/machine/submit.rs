@@ -16,7 +16,7 @@ use super::{
     session::Session,
     watch_table::{Mode, Registration},
 };
-use crate::{Error, ErrorKind, Outcome, time::Instant};
+use crate::{Error, ErrorKind, Outcome, planted, time::Instant};
 
 impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Queues a request. Its place among the others is given here and now.
@@ -137,7 +137,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     #[cold]
     fn set_limits(&mut self, has_timeout: bool, now: Instant) {
         let expires = (!self.connection.is_usable()).then(|| now + self.config.connection_timeout);
-        let timeout = self.config.request_timeout.filter(|_| has_timeout);
+        let is_limited = has_timeout && !planted::is("request-timeout-ignored");
+        let timeout = self.config.request_timeout.filter(|_| is_limited);
         self.requests.limit_last(expires, timeout.map(|timeout| now + timeout));
     }
 

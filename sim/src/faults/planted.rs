@@ -21,6 +21,11 @@ pub struct Plant {
 }
 
 impl Plant {
+    /// The same fault, which must break a rule whose text contains this.
+    const fn breaking(self, rule: &'static str) -> Self {
+        Self { rule, ..self }
+    }
+
     /// Whether a broken rule is one that this fault must break.
     #[must_use]
     pub fn breaks(&self, violation: &str) -> bool {
@@ -34,7 +39,7 @@ const fn plant(name: &'static str, within: u64, defect: &'static str) -> Plant {
 
 /// A planted fault that takes away an assumption of the proven bound.
 const fn assumption(name: &'static str, within: u64, defect: &'static str) -> Plant {
-    Plant { name, within, defect, rule: "within the proven bound" }
+    plant(name, within, defect).breaking("within the proven bound")
 }
 
 /// All planted faults.
@@ -59,10 +64,8 @@ pub const PLANTS: &[Plant] = &[
     plant("watch-lost-on-error", 100, "a one-shot watch is lost when its read fails"),
     plant("event-lost", 50, "one in 16 watch events is lost"),
     plant("reply-lost", 50, "one in 500 replies is lost"),
-    Plant {
-        rule: "no fault explains it",
-        ..plant("reply-is-loss", 50, "one in 20 replies counts as a lost connection")
-    },
+    plant("reply-is-loss", 50, "one in 20 replies counts as a lost connection")
+        .breaking("no fault explains it"),
     plant("unknown-create-forgotten", 50, "a create of unknown outcome counts as refused"),
     plant("search-without-write", 2_000, "a search for a lost create has no write before it"),
     plant("delete-gives-up", 100, "a guaranteed delete gives up after one error in the background"),
@@ -80,10 +83,8 @@ pub const PLANTS: &[Plant] = &[
     plant("kept-node-gone", 150, "a kept node that was lost is not created again"),
     plant("kept-node-rewritten", 50, "a kept node is written after each reconnect"),
     plant("group-misses-a-member", 1_600, "a member of a group does not see the first other one"),
-    Plant {
-        rule: "but shown as",
-        ..plant("view-keeps-gone", 100, "the view of a group keeps members that are gone")
-    },
+    plant("view-keeps-gone", 100, "the view of a group keeps members that are gone")
+        .breaking("but shown as"),
     plant("guarded-without-check", 1_600, "a guarded transaction checks another node"),
     plant("swap-without-version", 50, "a write by version replaces any version"),
     plant("repeated-by-version", 50, "a write by version is repeated whatever its node shows"),
@@ -121,36 +122,24 @@ pub const PLANTS: &[Plant] = &[
     plant("connection-given-up", 100, "one in 20 replies to a ping ends the connection"),
     plant("no-backoff", 100, "there is no pause between two rounds of attempts to connect"),
     plant("wait-beyond-limit", 100, "a wait for a lock lasts half a minute longer"),
+    plant("request-timeout-ignored", 500, "requests wait for their replies without a limit")
+        .breaking("a burst of requests"),
     plant("granted-late", 300, "a waiter looks at its lock 19 s after it was woken"),
     plant("multi-granted-late", 2_000, "a multi lock waits half a minute behind each of its locks"),
-    Plant {
-        rule: "but not granted",
-        ..plant("leases-granted-late", 2_000, "an acquire of several leases waits 19 s behind each")
-    },
-    Plant {
-        rule: "is granted and lost at once",
-        ..plant(
-            "multi-part-lost",
-            2_000,
-            "a multi lock is granted although one of its locks is lost",
-        )
-    },
+    plant("leases-granted-late", 2_000, "an acquire of several leases waits 19 s behind each")
+        .breaking("but not granted"),
+    plant("multi-part-lost", 2_000, "a multi lock is granted although one of its locks is lost")
+        .breaking("is granted and lost at once"),
     plant("strict-waits-long", 2_000, "a strict mutex is taken over after five times the wait"),
     plant("participant-missed", 500, "the first participant of a lock is not reported"),
     plant("leads-late", 300, "a participant looks at its election 19 s after it was woken"),
     plant("raised-count-unseen", 2_000, "a waiter does not see that a semaphore has more leases"),
-    Plant {
-        rule: "was open, but the wait ended",
-        ..plant("barrier-passed-late", 2_000, "a waiter passes a barrier 9 s late")
-    },
-    Plant {
-        rule: "does not see that the barrier is open",
-        ..plant("double-passed-late", 2_000, "a member enters a double barrier 9 s late")
-    },
-    Plant {
-        rule: "leaves late",
-        ..plant("double-left-late", 2_000, "a member leaves a double barrier 9 s late")
-    },
+    plant("barrier-passed-late", 2_000, "a waiter passes a barrier 9 s late")
+        .breaking("was open, but the wait ended"),
+    plant("double-passed-late", 2_000, "a member enters a double barrier 9 s late")
+        .breaking("does not see that the barrier is open"),
+    plant("double-left-late", 2_000, "a member leaves a double barrier 9 s late")
+        .breaking("leaves late"),
     plant("first-exit-releases", 100, "the first exit of an owner releases its lock"),
     plant("written-is-deleted", 500, "a written lock node counts as deleted"),
     plant("leader-leaves-when-written", 500, "a leader leaves when its node is written"),

@@ -31,7 +31,7 @@ use crate::{
     },
     world::{
         check::{Check, Checks, Findings, View},
-        time::{MILLISECOND, Nanos},
+        time::Nanos,
         truth::Truth,
     },
 };
@@ -134,16 +134,8 @@ impl Recipe for Atomics {
                 value(worker, &step, &path, &lock).await;
             }
         };
-        let from = worker.world.now();
         if worker.within(step.cancel_ms.unwrap_or(600_000), operation).await.is_none() {
             worker.say(format!("{:?} of {path} is dropped", step.op));
-        }
-        // One second for each attempt, and the wait for the lock.
-        let attempts_ms = 1_000 * (2 * u64::from(step.attempts) + 6);
-        let longest = (attempts_ms + step.promotion_ms.unwrap_or(0)) * MILLISECOND;
-        let now = worker.world.now();
-        if now > from + longest && worker.world.core().is_settled(worker.pid, from) {
-            worker.violation(&format!("{:?} of {path} took too long", step.op));
         }
     }
 

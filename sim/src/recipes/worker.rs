@@ -216,9 +216,8 @@ impl Worker {
     /// The first node in the queue of a recipe.
     pub(super) async fn first_in_queue(&self, queue: &str) -> Option<String> {
         let children = self.client.get_children(queue).await.ok()?;
-        let number = |name: &str| name.rsplit(['-', '_']).next().unwrap_or_default().to_owned();
         let nodes = children.iter().filter(|name| name.starts_with("_c_"));
-        Some(format!("{queue}/{}", nodes.min_by_key(|name| number(name))?))
+        Some(format!("{queue}/{}", nodes.min_by_key(|name| number_of(name))?))
     }
 
     /// The nodes of a queue in their order, if a read that began at `from` must show them: nothing has changed or
@@ -232,7 +231,7 @@ impl Worker {
             return None;
         }
         let mut nodes = core.ensemble().child_paths(queue);
-        nodes.sort_by_key(|path| path.rsplit(['-', '_']).next().map(str::to_owned));
+        nodes.sort_by_key(|path| number_of(path));
         Some(nodes)
     }
 
@@ -321,6 +320,11 @@ impl Worker {
         let client_number = ClientNumber::next(&self.world, waits_when_full);
         Self { client, client_number, memory: Memory::default(), ..self.clone() }
     }
+}
+
+/// The number at the end of a sequential node's name.
+fn number_of(path: &str) -> String {
+    path.rsplit(['-', '_']).next().unwrap_or_default().to_owned()
 }
 
 /// One value of each type. Clones share them.
